@@ -1,0 +1,40 @@
+package ledger
+
+import "errors"
+
+// The errors of every ledger; compare with errors.Is. Anything else that a
+// ledger returns is a fault of its store (unreachable, out of space): nothing is
+// known about the call's effect, and every verb may be repeated.
+var (
+	// ErrLost: the lease is not the job's any more (taken over, lapsed, resolved
+	// or past its run deadline). The run may still report what it sees by
+	// Settle, but changes nothing else.
+	ErrLost = errors.New("PO201 lease is lost")
+	// ErrCancelled: a person asked for the job to be cancelled; send nothing more.
+	ErrCancelled = errors.New("PO202 job is cancelled")
+	// ErrBudget: the call would take the job over its budget; it is held.
+	ErrBudget = errors.New("PO203 job is over its budget")
+	// ErrLate: an answer arrived since this run last looked; look again.
+	ErrLate = errors.New("PO204 an answer arrived since the last look")
+	// ErrRepeated: the attempt was gated before. Whoever sees this never sends
+	// under that id: it cannot know whether the first gate's caller did.
+	ErrRepeated = errors.New("PO205 attempt is gated already")
+	// ErrOpen: the job has calls that were sent and not settled.
+	ErrOpen = errors.New("PO206 job has calls with no recorded outcome")
+	// ErrClosed: the worker's epoch is closed; its leases are lost. Join again.
+	ErrClosed = errors.New("PO207 worker epoch is closed")
+	// ErrNotFound: no such job or attempt.
+	ErrNotFound = errors.New("PO208 not found")
+	// ErrState: the job or attempt is not in a state that allows this.
+	ErrState = errors.New("PO209 not allowed in this state")
+	// ErrTooEarly: the lookup was issued inside the attempt's settle window, so
+	// its "never happened" proves nothing yet.
+	ErrTooEarly = errors.New("PO210 asked inside the settle window")
+	// ErrNoInput: the row holds no input, so the ledger cannot carry it.
+	ErrNoInput = errors.New("PO211 the job's input is not stored")
+	// ErrHook: the user's own work in the result's transaction failed, or was
+	// made for another kind of ledger. Nothing of the transaction is kept.
+	ErrHook = errors.New("PO212 the handler's own transaction work failed")
+	// ErrSchema: the store's schema is newer than this program, or not there.
+	ErrSchema = errors.New("PO213 ledger schema does not fit")
+)

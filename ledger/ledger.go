@@ -1,0 +1,144 @@
+// Package ledger says what is kept about every job, and who may change it.
+//
+// The ledger is the authority: brokers redeliver, workers die and wake again,
+// clients give up on calls that went through, and only the rows decide what
+// happens next. The rules are the table in state.go; a verb is one atomic unit
+// that locks the job row, checks a row of the table against it, and writes.
+//
+// Three rules hold for every implementation.
+//
+// Money guards read the locked job row alone. A sub-select on another table would
+// see an older snapshot. (The owner's worker row may be read stale: a wrong
+// takeover costs work, never a second call.)
+//
+// The store's clock decides, read once per row while the lock is held; times
+// that go back to a worker are turned into its own clock on the safe side.
+//
+// Every verb may be repeated with the same arguments after an error that says
+// nothing (a lost reply): it then finds its own effect and reports it.
+//
+// Losing a lease takes away the right to change state, never the right to report:
+// Settle needs no lease.
+package ledger
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Ledger is what a run needs. All methods may be called at the same time; none
+// holds a connection, a lock or a transaction after it returns.
+type Ledger interface {
+	// Claim asks to run a job. It first reads the row without locking it, so
+	// that a duplicate of a finished job writes nothing; then J1-J5 and J19c.
+	// Busy is an answer, not an error. Of many callers with one key exactly one
+	// is told Run; a caller whose reply was lost repeats the request with the
+	// same Token and is told Run again, with the same lease.
+	Claim(ctx context.Context, r Request) (Claimed, error)
+
+	// Look reads what is known of one call of the job: the captured answer if there is
+	// one, and the count of late answers that the next Send must name. ErrLost when
+	// the fence moved on.
+	Look(ctx context.Context, l Lease, c CallRef) (Looked, error)
+
+	// Send is the gate (J7): the last durable write before money is spent. After
+	// nil the attempt is on record as sent and the caller may write to the wire,
+	// once, within [SendWindow] of having called. ErrLost, ErrCancelled,
+	// ErrBudget, ErrLate and ErrRepeated mean: send nothing under this id.
+	// After any other error the caller must assume the attempt is on record: it
+	// sends nothing and settles it as not sent.
+	Send(ctx context.Context, l Lease, a Attempt) error
+
+	// Settle records what came back (J8, J9), or more evidence on an attempt that
+	// stays open (Evidence.State Sent). It needs no lease, and accepts an answer
+	// whatever became of the attempt and the job meanwhile. Settling twice
+	// with the same state is nil. A definite state on an attempt that is received
+	// or definite already is ErrState and changes nothing. ErrNotFound: no such
+	// attempt (a gate that never committed).
+	Settle(ctx context.Context, id AttemptID, e Evidence) (Settled, error)
+
+	// Complete commits the result, the user's rows (Result.Hooks) and the state done
+	// in one transaction (J10). ErrLost, ErrOpen or an error wrapping ErrHook mean
+	// that nothing was committed. Implementations retry serialization failures, so
+	// hooks may run twice; after a commit whose reply is lost they read the row
+	// again, locked, and answer what it says.
+	Complete(ctx context.Context, l Lease, r Result) error
+
+	// Release ends a run without a result. The ledger decides from the locked row:
+	// calls open: unknown (J13), whatever the outcome asked for; flagged:
+	// cancelled (J19b); else ready or failed (J11, J12). ErrLost: somebody
+	// else decided already.
+	Release(ctx context.Context, l Lease, o Outcome) (Released, error)
+
+	// Carry makes the ledger the job's carrier while the run goes on, so that its
+	// delivery can be acknowledged before the broker takes it back. ErrNoInput: the
+	// row cannot be run from the ledger.
+	Carry(ctx context.Context, l Lease) error
+}
+
+// Workers keeps one row per worker process. A job names its owner's row and
+// epoch and holds no lease time of its own, so renewing ten thousand jobs is one
+// small update.
+type Workers interface {
+	// Join makes a row, or opens the next epoch of an existing one.
+	Join(ctx context.Context, w Worker) (WorkerID, error)
+	// Renew pushes the worker's lease out to ttl from now. ErrClosed: the epoch
+	// was closed (the lease had lapsed); every lease under it is lost.
+	Renew(ctx context.Context, id WorkerID, ttl time.Duration) (Renewed, error)
+	// Leave closes the epoch: what the worker still owned is free at once.
+	Leave(ctx context.Context, id WorkerID) error
+}
+
+// Reconciler is what the sweeper and the reconciler need.
+type Reconciler interface {
+	// Sweep closes the epochs of workers whose lease is over and lapses their jobs
+	// with open calls (J4), as well as those past their run deadline; flagged ones
+	// with nothing open are cancelled (J19c). At most n jobs at a time.
+	Sweep(ctx context.Context, n int) (Swept, error)
+	// Due lists up to n jobs that the ledger should run from their stored input:
+	// carried by the ledger, and ready and due, or running with a lapsed owner and
+	// nothing open; and, whatever their carrier, those that have been so for
+	// longer than grace (the broker may have dropped their message). A listed job is
+	// not owned: claim it like any other.
+	Due(ctx context.Context, n int, grace time.Duration) ([]Stored, error)
+	// Adopt takes up to n unknown jobs that are due for a look (J14). The fence
+	// grows, the state stays.
+	Adopt(ctx context.Context, w WorkerID, n int) ([]Adopted, error)
+	// Replay closes the open attempts as unknown without waiting for their outcome
+	// (J16 for a reconciler, J16o for a run): the one way to pay twice, and on record.
+	// ErrState names the guard that did not hold.
+	Replay(ctx context.Context, l Lease, p ReplayPolicy) error
+	// Resolve ends an unknown job as failed (J17), cancels one (J19), or puts an
+	// adopted one back with a later time for the next look.
+	Resolve(ctx context.Context, r Resolution) (Released, error)
+}
+
+// Reader is for people, reports and probes. It never locks.
+type Reader interface {
+	// Job returns one job with its attempts and history, or ErrNotFound.
+	Job(ctx context.Context, k Key) (Job, error)
+	// Jobs lists jobs, newest first, without attempts, history and bodies. It
+	// holds a connection while it is iterated.
+	Jobs(ctx context.Context, f Filter) iter.Seq2[Job, error]
+	// Unknowns counts the unknown jobs of each action.
+	Unknowns(ctx context.Context) ([]UnknownCount, error)
+	// Ping proves that the store answers and that its schema fits (ErrSchema).
+	Ping(ctx context.Context) error
+}
+
+// Store is a whole ledger, as the adapters provide it.
+type Store interface {
+	Ledger
+	Workers
+	Reconciler
+	Reader
+}
+
+// SendWindow bounds the time from before the gate is issued to the first byte on
+// the wire, by wall clock and by monotonic clock. Past it nothing is sent.
+const SendWindow = 2 * time.Second
+
+// InlineInput is the largest input that a job row keeps, in bytes. A job with a
+// larger one is carried by its message alone.
+const InlineInput = 64 << 10

@@ -1,0 +1,72 @@
+package ledger
+
+import "time"
+
+// Job is a row as people see it.
+type Job struct {
+	Key        Key
+	ID         int64
+	Action     string
+	State      State
+	Generation int
+	Runs       int
+	Replays    int
+	Fence      int64
+	OpenCalls  int
+	Receives   int
+	Carrier    Carrier
+	Owner      WorkerID // zero: nobody
+	Cancel     bool
+	InputHash  Hash
+	InputKept  bool
+	Cost       *Nano // nil: nothing known was spent on it yet, or a call's cost is unknown
+	Reserved   Nano
+	Budget     Nano
+	Error      *JobError
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	NextAt     time.Time
+	DoneAt     time.Time // zero: not done
+
+	Result   *Result      // Job only; nil: none, or purged
+	Purged   bool         // done, and the result is past its retention
+	Attempts []AttemptRow // Job only, in the order of their gates
+	History  []Event      // Job only, oldest first
+}
+
+// AttemptRow is an attempt as people and reconcilers see it.
+type AttemptRow struct {
+	Attempt
+	N          int // within the job, from 1
+	Generation int
+	Fence      int64
+	State      AttemptState
+	SentAt     time.Time
+	EndedAt    time.Time // zero: open
+	Evidence   Evidence  // as far as known, without the response body
+	Surplus    bool
+	HasAnswer  bool // a response body is kept
+}
+
+// Event is one line of a job's history.
+type Event struct {
+	At       time.Time
+	From, To State // equal when something other than the state changed
+	Actor    string
+	Reason   string
+}
+
+// Filter selects jobs. Zero fields do not filter.
+type Filter struct {
+	Tenant string
+	Action string
+	State  State
+	Limit  int // 0: 100
+}
+
+// UnknownCount is the unknown jobs of one action.
+type UnknownCount struct {
+	Action string
+	Count  int
+	Oldest time.Duration // since the oldest became unknown
+}
