@@ -75,6 +75,11 @@ type Ledger interface {
 	// delivery can be acknowledged before the broker takes it back. ErrNoInput: the
 	// row cannot be run from the ledger.
 	Carry(ctx context.Context, l Lease) error
+
+	// Replay closes the open attempts as unknown without waiting for their outcome
+	// (J16 for a reconciler, J16o for a run): the one way to pay twice, and on record.
+	// ErrState names the guard that did not hold.
+	Replay(ctx context.Context, l Lease, p ReplayPolicy) error
 }
 
 // Workers keeps one row per worker process. A job names its owner's row and
@@ -105,10 +110,6 @@ type Reconciler interface {
 	// Adopt takes up to n unknown jobs that are due for a look (J14). The fence
 	// grows, the state stays.
 	Adopt(ctx context.Context, w WorkerID, n int) ([]Adopted, error)
-	// Replay closes the open attempts as unknown without waiting for their outcome
-	// (J16 for a reconciler, J16o for a run): the one way to pay twice, and on record.
-	// ErrState names the guard that did not hold.
-	Replay(ctx context.Context, l Lease, p ReplayPolicy) error
 	// Resolve ends an unknown job as failed (J17), cancels one (J19), or puts an
 	// adopted one back with a later time for the next look.
 	Resolve(ctx context.Context, r Resolution) (Released, error)

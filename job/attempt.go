@@ -1,0 +1,208 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Attempt is one wire request of a call. A route's Do is given one, and sends at most
+// one paid request under it, by HTTP or after Sent.
+type Attempt struct {
+	run     *Run
+	spec    ledger.Attempt
+	replay  *ledger.Response // a saved answer to play back; nothing is sent then
+	settled func()           // ends a response that user code did not read to its end; nil: none
+
+	mu     sync.Mutex
+	gated  time.Time // when the gate was passed; zero: it was not
+	manual bool      // gated by Sent
+	out    *outcome  // nil: still open
+}
+
+// outcome is what became of an attempt, as far as its sender can tell.
+type outcome struct {
+	evidence ledger.Evidence // State Sent: unknown
+	again    again           // what the call may do next, when there is no answer
+	wait     time.Duration   // the provider's Retry-After; 0: none
+	err      error           // what to tell the user; nil when received
+}
+
+// again says what helps against an outcome.
+type again int
+
+const (
+	never   again = iota // nothing on this route: another route may do
+	soon                 // the same request after a backoff
+	later                // this route not for minutes: quota, spend limit
+	aborted              // the gate refused: nothing on any route
+	relook               // an answer arrived meanwhile: look for it
+)
+
+// ID names the attempt. It is sent to providers that take a client request id.
+func (a *Attempt) ID() string { return a.spec.ClientRequestID }
+
+// Key is the job's key, for providers that keep metadata with an answer.
+func (a *Attempt) Key() Key { return a.run.cfg.Key }
+
+// Model is the route's model, so that one Do can serve several routes.
+func (a *Attempt) Model() string { return a.spec.Model }
+
+// HTTP is a client for the one paid request of this attempt. Give it to a stock
+// SDK as its HTTP client and change nothing else. It puts the sent mark on
+// record before the first byte, lets one request out whatever the SDK's retry
+// settings are, keeps the answer before user code sees the end of it, and plays
+// a kept answer back instead of asking again. It follows no redirects.
+func (a *Attempt) HTTP() *http.Client {
+	return &http.Client{
+		Transport:     newGuard(a),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Free is a plain client for requests that cost nothing: tokens, polls, look-ups.
+func (a *Attempt) Free() *http.Client { return http.DefaultClient }
+
+// Sent is the mark for what does not go over HTTP: mail, gRPC, SQL. Call it
+// immediately before the effect, and do nothing when it returns an error.
+// The value that Do returns becomes the recorded answer; of an error, Fail and Retry mean
+// that it definitely did not happen, and anything else that it may have.
+func (a *Attempt) Sent(ctx context.Context) error {
+	if err := a.gate(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.manual = true
+	a.mu.Unlock()
+	return nil
+}
+
+// gate is the last durable write before money. It may be called once an attempt;
+// after nil the caller writes to the wire at once.
+func (a *Attempt) gate(ctx context.Context) error {
+	if a.replay != nil {
+		return a.abort(never, fmt.Errorf("PO330 call %s has a saved answer that its route did not use; nothing was sent", a.spec.Call.Name))
+	}
+	if left, draining := a.run.cfg.DrainLeft(); draining && left < a.spec.Timeout {
+		return a.abort(aborted, a.run.stick(ErrStopping))
+	}
+	issued := time.Now()
+	gctx, cancel := context.WithTimeout(ctx, ledger.SendWindow)
+	defer cancel()
+	err := a.run.cfg.Ledger.Send(gctx, a.run.cfg.Lease, a.spec)
+	switch {
+	case err == nil:
+	case errors.Is(err, ledger.ErrLate):
+		return a.abort(relook, err)
+	case errors.Is(err, ledger.ErrLost), errors.Is(err, ledger.ErrBudget), errors.Is(err, ledger.ErrCancelled):
+		return a.abort(aborted, a.run.refused(err))
+	default:
+		// The gate may be on record. Nothing was sent and nothing will be.
+		return a.unsent(ctx, "gate_unanswered", fmt.Errorf("asking the send gate: %w", err))
+	}
+	if elapsed(issued) > ledger.SendWindow {
+		return a.unsent(ctx, "window_over", fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gated = time.Now()
+	return nil
+}
+
+// elapsed is the longer of wall-clock and monotonic time since t: Go's monotonic
+// clock stands still while a machine sleeps, and the wall clock may be set back.
+func elapsed(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+}
+
+func (a *Attempt) unsent(ctx context.Context, class string, err error) error {
+	_, serr := a.run.keep(ctx, a.spec.ID, ledger.Evidence{State: ledger.NotSent, Class: class})
+	if errors.Is(serr, ledger.ErrNotFound) {
+		serr = nil // no row: the gate did not commit
+	}
+	a.finish(outcome{evidence: ledger.Evidence{State: ledger.NotSent, Class: class}, again: soon, err: err})
+	return errors.Join(err, serr)
+}
+
+// abort ends an attempt that has no row.
+func (a *Attempt) abort(next again, err error) error {
+	a.finish(outcome{evidence: ledger.Evidence{State: ledger.NotSent}, again: next, err: err})
+	return err
+}
+
+// finish fixes the outcome; the first one counts.
+func (a *Attempt) finish(o outcome) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.out == nil {
+		a.out = &o
+	}
+}
+
+// capture records an outcome that the wire showed, durably, before user code may act on
+// it. An answer that cannot be recorded is reported as unknown: the run
+// must not commit a result that a later run could not be given.
+func (a *Attempt) capture(ctx context.Context, o outcome) {
+	s, err := a.run.keep(ctx, a.spec.ID, o.evidence)
+	if err != nil {
+		o.err = errors.Join(o.err, fmt.Errorf("recording what call %s got: %w", a.spec.Call.Name, err))
+		o.evidence.State, o.evidence.Class = ledger.Sent, "unrecorded"
+	}
+	if s.Surplus {
+		a.run.cfg.Log.WarnContext(ctx, "paid answer not needed any more", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String())
+	}
+	a.finish(o)
+}
+
+// close fixes the outcome after Do returned, and returns it; nil when Do sent
+// nothing and asked for nothing.
+func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
+	if a.settled != nil {
+		a.settled()
+	}
+	a.mu.Lock()
+	out, gated, manual := a.out, !a.gated.IsZero(), a.manual
+	a.mu.Unlock()
+	if out == nil && gated && manual {
+		a.capture(ctx, manualOutcome(value, err))
+	} else if out == nil && gated {
+		a.finish(outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "no_answer_seen"}, err: err})
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.out != nil && gated {
+		a.run.saw(a, *a.out)
+	}
+	return a.out
+}
+
+// manualOutcome classifies what user code returned after Sent.
+func manualOutcome(value any, err error) outcome {
+	if err == nil {
+		body, jerr := json.Marshal(value)
+		if jerr != nil {
+			return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "answer_not_encodable"}, err: jerr}
+		}
+		return outcome{evidence: ledger.Evidence{State: ledger.Received, Class: "done",
+			Response: &ledger.Response{Codec: codecJSON, Body: body}}}
+	}
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case ok && e.Class == Permanent:
+		return outcome{evidence: ledger.Evidence{State: ledger.FailedAttempt, Class: "failed"}, again: never, err: err}
+	case ok && e.Class == Retryable:
+		return outcome{evidence: ledger.Evidence{State: ledger.Rejected, Class: "refused"}, again: soon, wait: e.In, err: err}
+	}
+	return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "unsure"}, err: err}
+}
+
+func (r *Run) saw(a *Attempt, o outcome) {
+	r.cfg.Saw(Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
+		State: o.evidence.State, Class: o.evidence.Class, Took: time.Since(a.gated), Usage: o.evidence.Usage, Cost: o.evidence.Cost})
+}

@@ -1,0 +1,211 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Run is one execution of a handler under one lease. It is safe for use by many
+// goroutines of the handler.
+type Run struct {
+	cfg RunConfig
+
+	// calls is set by Handler.Run before user code sees the run.
+	calls map[string]CallInfo
+
+	mu      sync.Mutex
+	hooks   []ledger.Hook
+	used    []ledger.ID
+	unsent  []ledger.AttemptID
+	sticky  error
+	flights map[ledger.CallRef]*flight
+}
+
+// RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
+type RunConfig struct {
+	Ledger ledger.Ledger // required
+	Lease  ledger.Lease  // required
+	Key    Key
+	Number int    // of this run, from 1
+	Who    string // the worker, for the history
+
+	// Paid is what paid calls live under: it ends when the worker's drain time is
+	// over, and not when the lease is lost, since a call under way is paid either
+	// way and its answer is wanted. Required.
+	Paid context.Context
+	// SettleTimeout bounds one write of what came back. 0: 30 s.
+	SettleTimeout time.Duration
+	// DrainLeft says how much drain time is left, and whether the worker drains at
+	// all. nil: it never does.
+	DrainLeft func() (time.Duration, bool)
+	// Wire is the base of guarded transports, cloned for every attempt: proxies, TLS
+	// settings, a dialer. nil: Go's defaults.
+	Wire *http.Transport
+	// Log is the run's own logger. nil: discarded.
+	Log *slog.Logger
+	// Saw is told of every finished attempt and every answer played back. nil: nobody.
+	Saw func(Seen)
+}
+
+// Seen is one attempt, for metrics and logs.
+type Seen struct {
+	Call, Route, Provider, Model string
+
+	State    ledger.AttemptState // Sent: unknown
+	Class    string
+	Took     time.Duration // from the send to the end
+	Usage    ledger.Usage
+	Cost     *ledger.Nano
+	Replayed bool // a saved answer was used; nothing was sent
+}
+
+// NewRun makes a run. It is for the consumer and for test kits.
+func NewRun(cfg RunConfig) *Run {
+	if cfg.SettleTimeout <= 0 {
+		cfg.SettleTimeout = 30 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.DrainLeft == nil {
+		cfg.DrainLeft = func() (time.Duration, bool) { return 0, false }
+	}
+	if cfg.Saw == nil {
+		cfg.Saw = func(Seen) {}
+	}
+	return &Run{cfg: cfg, flights: make(map[ledger.CallRef]*flight)}
+}
+
+// Key is the job's key.
+func (r *Run) Key() Key { return r.cfg.Key }
+
+// Number counts the runs of the job, from 1.
+func (r *Run) Number() int { return r.cfg.Number }
+
+// Log is a logger that names the job and the run.
+func (r *Run) Log() *slog.Logger { return r.cfg.Log }
+
+// OnCommit adds work to the transaction that commits the result. Users call the
+// typed door of their ledger instead, such as postgres.OnCommit(j, …).
+func (r *Run) OnCommit(h ledger.Hook) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hooks = append(r.hooks, h)
+}
+
+// Sticky is the first error that forbids committing a result, whatever the
+// handler returned: ErrHeld, ErrLost, ErrBudget, ErrMismatch, ErrStopping, ErrCancelled.
+func (r *Run) Sticky() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sticky
+}
+
+// Result is what to commit for body: with the hooks and the answers used.
+func (r *Run) Result(body []byte) ledger.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks}
+}
+
+func (r *Run) stick(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sticky == nil {
+		r.sticky = err
+	}
+	return err
+}
+
+func (r *Run) use(id ledger.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used = append(r.used, id)
+}
+
+// settling is the context of a write that must happen whatever was cancelled.
+func (r *Run) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), r.cfg.SettleTimeout)
+}
+
+// paid is the context of one paid call: it outlives ctx and the lease, and ends
+// with the route's timeout or the worker's drain time.
+func (r *Run) paid(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	stop := context.AfterFunc(r.cfg.Paid, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// look reads what is known of a call.
+func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, error) {
+	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
+	return l, r.refused(err)
+}
+
+// refused turns the ledger's refusals into this package's sticky errors.
+func (r *Run) refused(err error) error {
+	for _, s := range []struct{ from, to error }{
+		{ledger.ErrLost, ErrLost}, {ledger.ErrBudget, ErrBudget}, {ledger.ErrCancelled, ErrCancelled},
+	} {
+		if errors.Is(err, s.from) {
+			return r.stick(s.to)
+		}
+	}
+	return err
+}
+
+// keep records evidence. The answer may be paid for already, so it tries until
+// it succeeds or the settle timeout is over, and is stopped by nothing else.
+func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger.Settled, error) {
+	ctx, cancel := r.settling(ctx)
+	defer cancel()
+	e.By, e.Who = ledger.BySender, r.cfg.Who
+	aid := ledger.AttemptID{Tenant: r.cfg.Lease.Key.Tenant, Job: r.cfg.Lease.Job, ID: id}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		s, err := r.cfg.Ledger.Settle(ctx, aid, e)
+		switch {
+		case err == nil || errors.Is(err, ledger.ErrState):
+			return s, nil // ErrState: known already, and at least as well
+		case errors.Is(err, ledger.ErrNotFound):
+			if e.State == ledger.NotSent {
+				r.remember(aid)
+			}
+			return s, err
+		}
+		r.cfg.Log.WarnContext(ctx, "outcome not recorded yet", "attempt_id", id.String(), "error", err)
+		select {
+		case <-ctx.Done():
+			return s, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// remember keeps the id of an attempt whose gate gave no answer and left no row yet:
+// the statement may still commit on the server.
+func (r *Run) remember(id ledger.AttemptID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsent = append(r.unsent, id)
+}
+
+// Tidy settles attempts that never went out and whose gate may have been
+// committed after all, so that they do not make the job look unknown. The
+// consumer calls it before it ends the run.
+func (r *Run) Tidy(ctx context.Context) {
+	r.mu.Lock()
+	ids := r.unsent
+	r.mu.Unlock()
+	for _, id := range ids {
+		e := ledger.Evidence{State: ledger.NotSent, Class: "gate_unanswered", By: ledger.BySender, Who: r.cfg.Who}
+		if _, err := r.cfg.Ledger.Settle(ctx, id, e); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			r.cfg.Log.WarnContext(ctx, "unsent attempt not settled", "attempt_id", id.ID.String(), "error", err)
+		}
+	}
+}

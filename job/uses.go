@@ -1,0 +1,137 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Used is a Call of any types, for Def.Uses.
+type Used interface{ info() CallInfo }
+
+// Uses lists the calls of a handler.
+func Uses(calls ...Used) []Used { return calls }
+
+// CallInfo is a call with its types erased: what start-up checks and the
+// reconciler need.
+type CallInfo struct {
+	Name    string
+	Policy  Policy
+	Timeout time.Duration // the longest of its routes
+	// Reconcile looks for evidence; nil: none can be had. The answer of a Happened
+	// finding is ready for Settle.
+	Reconcile func(ctx context.Context, o Open) (*ledger.Response, Finding, error)
+	fault     error
+}
+
+// Open is an attempt whose outcome is unknown, as a Reconcile function is given it.
+type Open struct {
+	Key               ledger.Key
+	Input             []byte // the job's message, nil if it is not kept
+	Attempt           ledger.ID
+	ClientRequestID   string
+	ProviderRequestID string // "" if none was seen
+	ObjectID          string // the provider's name for the answer, "" if none was seen
+	Route             string
+	Model             string
+	SentAt            time.Time // on the ledger's clock
+}
+
+// Finding is what a look for evidence found.
+type Finding int
+
+// The findings.
+const (
+	CannotTell   Finding = iota // nothing; the policy decides in the end
+	StillRunning                // the provider works on it; look again
+	Happened                    // here is the answer
+	Absent                      // it never happened. Believed only after the settle window
+)
+
+// String is the finding's label.
+func (f Finding) String() string {
+	return [...]string{"cannot_tell", "still_running", "happened", "absent"}[f]
+}
+
+func (c Call[In, Out]) info() CallInfo {
+	i := CallInfo{Name: c.Name, Policy: c.OnUnknown}
+	seen := map[string]bool{}
+	for _, r := range c.Routes {
+		i.Timeout = max(i.Timeout, r.Timeout)
+		switch {
+		case r.Name == "" || r.Do == nil:
+			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: a route needs a Name and a Do", c.Name))
+		case r.Timeout <= 0:
+			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: route %s needs a Timeout", c.Name, r.Name))
+		case seen[r.Name]:
+			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: route %s is listed twice", c.Name, r.Name))
+		}
+		seen[r.Name] = true
+	}
+	if c.Reconcile != nil {
+		i.Reconcile = func(ctx context.Context, o Open) (*ledger.Response, Finding, error) {
+			out, f, err := c.Reconcile(ctx, o)
+			if err != nil || f != Happened {
+				return nil, f, err
+			}
+			body, err := json.Marshal(out)
+			return &ledger.Response{Codec: codecJSON, Body: body}, f, err
+		}
+	}
+	return i
+}
+
+func (i CallInfo) check() error {
+	if i.Name == "" || i.Timeout <= 0 && i.fault == nil {
+		return fmt.Errorf("a call needs a Name and at least one route (name %q)", i.Name)
+	}
+	return i.fault
+}
+
+// flight is a call under way, so that goroutines of one run that ask for the same
+// call share one request.
+type flight struct {
+	done chan struct{}
+	v    any
+	err  error
+}
+
+// once runs f for ref, or waits for the goroutine that does. An answer stays for
+// the rest of the run; after an error the next caller tries again.
+func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error)) (any, error) {
+	r.mu.Lock()
+	fl, ok := r.flights[ref]
+	if !ok {
+		fl = &flight{done: make(chan struct{})}
+		r.flights[ref] = fl
+		r.mu.Unlock()
+		return r.fly(ref, fl, f)
+	}
+	r.mu.Unlock()
+	select {
+	case <-fl.done:
+		return fl.v, fl.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+var errRoutePanic = errors.New("PO316 the route of the call panicked")
+
+func (r *Run) fly(ref ledger.CallRef, fl *flight, f func() (any, error)) (any, error) {
+	fl.err = errRoutePanic // what the others see when f panics
+	defer func() {
+		if fl.err != nil {
+			r.mu.Lock()
+			delete(r.flights, ref)
+			r.mu.Unlock()
+		}
+		close(fl.done)
+	}()
+	fl.v, fl.err = f()
+	return fl.v, fl.err
+}
