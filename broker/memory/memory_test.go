@@ -1,0 +1,62 @@
+package memory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/broker/brokertest"
+	"github.com/paidonce/paidonce/broker/memory"
+)
+
+// TestSuite runs the broker suite over each likeness the queue can take.
+func TestSuite(t *testing.T) {
+	for name, opts := range map[string]memory.Options{
+		"visibility clock":     {Visibility: time.Minute},
+		"held while connected": {NoDeadline: true},
+		"ack timeout":          {Visibility: time.Minute, MaxHold: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			brokertest.Run(t, func(t *testing.T) *brokertest.Harness { return harness(t, opts) })
+		})
+	}
+}
+
+func harness(t *testing.T, opts memory.Options) *brokertest.Harness {
+	opts.MaxBody = 1 << 20
+	q := memory.New(opts)
+	t.Cleanup(func() { q.Close() })
+	source := q.Source()
+	return &brokertest.Harness{
+		Source:    source,
+		Second:    func() broker.Source { return q.Source() },
+		Publisher: q,
+		MissingQueue: func() broker.Publisher {
+			missing := memory.New(opts)
+			missing.Delete()
+			return missing
+		},
+		Close: func(s broker.Source) error { return s.(*memory.Source).Close() },
+		DeadLetters: func(context.Context) ([]brokertest.DeadLetter, error) {
+			var ds []brokertest.DeadLetter
+			for _, d := range q.DeadLetters() {
+				ds = append(ds, brokertest.DeadLetter{Message: d.Message, Reason: d.Reason})
+			}
+			return ds, nil
+		},
+		Depth: func(context.Context) (ready, held int, err error) {
+			d := q.Depth()
+			return d.Ready, d.Held + d.Delayed, nil
+		},
+		Lapse: func(d broker.Delivery) {
+			if err := q.Lapse(d); err != nil {
+				t.Errorf("lapse: %v", err)
+			}
+		},
+		Cut:            source.Drop,
+		CountsReceives: true,
+		Ordered:        true,
+		MaxBody:        opts.MaxBody,
+	}
+}
