@@ -2,9 +2,11 @@ package brokertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -146,6 +148,11 @@ func (e *env) drained(want ...DeadLetter) {
 	if len(got) != len(want) {
 		e.Fatalf("%d dead letters, want %d: %v", len(got), len(want), got)
 	}
+	byReason := func(a, b DeadLetter) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), bytes.Compare(a.Message.Body, b.Message.Body))
+	}
+	slices.SortFunc(got, byReason)
+	slices.SortFunc(want, byReason)
 	for i := range want {
 		e.same(got[i].Message, want[i].Message)
 		if got[i].Reason != want[i].Reason {
