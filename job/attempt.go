@@ -49,7 +49,7 @@ const (
 func (a *Attempt) ID() string { return a.spec.ClientRequestID }
 
 // Key is the job's key, for providers that keep metadata with an answer.
-func (a *Attempt) Key() Key { return a.run.cfg.Key }
+func (a *Attempt) Key() ledger.Key { return a.run.Key() }
 
 // Model is the route's model, so that one Do can serve several routes.
 func (a *Attempt) Model() string { return a.spec.Model }

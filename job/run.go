@@ -31,7 +31,6 @@ type Run struct {
 type RunConfig struct {
 	Ledger ledger.Ledger // required
 	Lease  ledger.Lease  // required
-	Key    Key
 	Number int    // of this run, from 1
 	Who    string // the worker, for the history
 
@@ -39,7 +38,8 @@ type RunConfig struct {
 	// over, and not when the lease is lost, since a call under way is paid either
 	// way and its answer is wanted. Required.
 	Paid context.Context
-	// SettleTimeout bounds one write of what came back. 0: 30 s.
+	// SettleTimeout bounds one try at writing what came back; such a write is tried
+	// until it goes through or Paid ends. 0: 10 s.
 	SettleTimeout time.Duration
 	// DrainLeft says how much drain time is left, and whether the worker drains at
 	// all. nil: it never does.
@@ -68,7 +68,7 @@ type Seen struct {
 // NewRun makes a run. It is for the consumer and for test kits.
 func NewRun(cfg RunConfig) *Run {
 	if cfg.SettleTimeout <= 0 {
-		cfg.SettleTimeout = 30 * time.Second
+		cfg.SettleTimeout = 10 * time.Second
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -83,7 +83,7 @@ func NewRun(cfg RunConfig) *Run {
 }
 
 // Key is the job's key.
-func (r *Run) Key() Key { return r.cfg.Key }
+func (r *Run) Key() ledger.Key { return r.cfg.Lease.Key }
 
 // Number counts the runs of the job, from 1.
 func (r *Run) Number() int { return r.cfg.Number }
@@ -160,15 +160,13 @@ func (r *Run) refused(err error) error {
 	return err
 }
 
-// keep records evidence. The answer may be paid for already, so it tries until
-// it succeeds or the settle timeout is over, and is stopped by nothing else.
+// keep records evidence. The answer may be paid for already, so it tries until it
+// succeeds or the worker's drain time is over, and nothing else stops it.
 func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger.Settled, error) {
-	ctx, cancel := r.settling(ctx)
-	defer cancel()
 	e.By, e.Who = ledger.BySender, r.cfg.Who
 	aid := ledger.AttemptID{Tenant: r.cfg.Lease.Key.Tenant, Job: r.cfg.Lease.Job, ID: id}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		s, err := r.cfg.Ledger.Settle(ctx, aid, e)
+		s, err := r.settle(ctx, aid, e)
 		switch {
 		case err == nil || errors.Is(err, ledger.ErrState):
 			return s, nil // ErrState: known already, and at least as well
@@ -180,11 +178,17 @@ func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger
 		}
 		r.cfg.Log.WarnContext(ctx, "outcome not recorded yet", "attempt_id", id.String(), "error", err)
 		select {
-		case <-ctx.Done():
+		case <-r.cfg.Paid.Done():
 			return s, err
 		case <-time.After(wait):
 		}
 	}
+}
+
+func (r *Run) settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, error) {
+	ctx, cancel := r.settling(ctx)
+	defer cancel()
+	return r.cfg.Ledger.Settle(ctx, id, e)
 }
 
 // remember keeps the id of an attempt whose gate gave no answer and left no row yet:

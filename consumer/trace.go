@@ -1,0 +1,157 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Trace is told what a consumer does. Every function may be nil, is called from many
+// goroutines at once, and must not block. Names of jobs come from the registry
+// ("unknown" stands for a message that names none), so they are a bounded set.
+// Package consumer/prom turns a Trace into metrics.
+type Trace struct {
+	// Delivered: a delivery was dealt with. outcome is acked, nacked, dead_lettered,
+	// handed_off, or lost (the broker had taken it back).
+	Delivered func(job, outcome string)
+	// Claimed: the ledger answered a claim.
+	Claimed func(job string, v ledger.Verdict)
+	// Avoided: a delivery got the saved result instead of a run. cause is
+	// redelivered, duplicate_message or ack_lost. cost is what the saved result had
+	// cost, nil if unknown.
+	Avoided func(job, cause string, cost *ledger.Nano)
+	// Called: an attempt ended, or a saved answer was played back.
+	Called func(job string, s job.Seen)
+	// Ended: a run ended. state is the job's afterwards; waited is from the delivery to
+	// the start of the handler.
+	Ended func(job string, state ledger.State, waited, took time.Duration)
+	// Extended: a delivery's visibility was extended; result is ok, lost, limit or error.
+	Extended func(result string)
+	// Renewed: the worker's lease was renewed with margin left of the old one.
+	Renewed func(margin time.Duration)
+	// Reconciled: an open attempt was looked at; finding is that of job.Finding, or
+	// error, too_early, or the policy that was applied (replay, fail, hold).
+	Reconciled func(job, provider, finding string)
+	// Ledger: a verb of the ledger took this long.
+	Ledger func(op string, took time.Duration, err error)
+	// Slots: running handlers, of all.
+	Slots func(busy, all int)
+	// Draining: the drain began.
+	Draining func()
+}
+
+func (t *Trace) delivered(job, outcome string) {
+	if t.Delivered != nil {
+		t.Delivered(job, outcome)
+	}
+}
+
+func (t *Trace) claimed(job string, v ledger.Verdict) {
+	if t.Claimed != nil {
+		t.Claimed(job, v)
+	}
+}
+
+func (t *Trace) avoided(job, cause string, cost *ledger.Nano) {
+	if t.Avoided != nil {
+		t.Avoided(job, cause, cost)
+	}
+}
+
+func (t *Trace) called(job string, s job.Seen) {
+	if t.Called != nil {
+		t.Called(job, s)
+	}
+}
+
+func (t *Trace) ended(job string, state ledger.State, waited, took time.Duration) {
+	if t.Ended != nil {
+		t.Ended(job, state, waited, took)
+	}
+}
+
+func (t *Trace) extended(result string) {
+	if t.Extended != nil {
+		t.Extended(result)
+	}
+}
+
+func (t *Trace) renewed(margin time.Duration) {
+	if t.Renewed != nil {
+		t.Renewed(margin)
+	}
+}
+
+func (t *Trace) reconciled(job, provider, finding string) {
+	if t.Reconciled != nil {
+		t.Reconciled(job, provider, finding)
+	}
+}
+
+func (t *Trace) slots(busy, all int) {
+	if t.Slots != nil {
+		t.Slots(busy, all)
+	}
+}
+
+func (t *Trace) draining() {
+	if t.Draining != nil {
+		t.Draining()
+	}
+}
+
+// timed is a store that tells the trace how long the verbs of a run take.
+type timed struct {
+	ledger.Store
+	trace *Trace
+}
+
+func (s timed) took(op string, since time.Time, err *error) {
+	if s.trace.Ledger != nil {
+		s.trace.Ledger(op, time.Since(since), *err)
+	}
+}
+
+// Claim is timed.
+func (s timed) Claim(ctx context.Context, r ledger.Request) (c ledger.Claimed, err error) {
+	defer s.took("claim", time.Now(), &err)
+	return s.Store.Claim(ctx, r)
+}
+
+// Look is timed.
+func (s timed) Look(ctx context.Context, l ledger.Lease, c ledger.CallRef) (k ledger.Looked, err error) {
+	defer s.took("look", time.Now(), &err)
+	return s.Store.Look(ctx, l, c)
+}
+
+// Send is timed.
+func (s timed) Send(ctx context.Context, l ledger.Lease, a ledger.Attempt) (err error) {
+	defer s.took("send", time.Now(), &err)
+	return s.Store.Send(ctx, l, a)
+}
+
+// Settle is timed.
+func (s timed) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (d ledger.Settled, err error) {
+	defer s.took("settle", time.Now(), &err)
+	return s.Store.Settle(ctx, id, e)
+}
+
+// Complete is timed.
+func (s timed) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) (err error) {
+	defer s.took("complete", time.Now(), &err)
+	return s.Store.Complete(ctx, l, r)
+}
+
+// Release is timed.
+func (s timed) Release(ctx context.Context, l ledger.Lease, o ledger.Outcome) (r ledger.Released, err error) {
+	defer s.took("release", time.Now(), &err)
+	return s.Store.Release(ctx, l, o)
+}
+
+// Renew is timed.
+func (s timed) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duration) (r ledger.Renewed, err error) {
+	defer s.took("renew", time.Now(), &err)
+	return s.Store.Renew(ctx, id, ttl)
+}
