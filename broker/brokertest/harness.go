@@ -106,7 +106,7 @@ type Harness struct {
 // Run puts an adapter through the suite. It calls newHarness once per case, for
 // an empty queue each time. A case that fails says what is broken.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
-	for _, group := range [][]testCase{roundTripCases} {
+	for _, group := range [][]testCase{roundTripCases, receiveCases, settleCases, giveBackCases, loadCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Cleanup(func() {
