@@ -1,0 +1,230 @@
+// Package pgtest gives tests a real Postgres: one throwaway server for the test
+// process, and a database of its own for each test.
+//
+//	func TestX(t *testing.T) {
+//		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+//
+// With PAIDONCE_TEST_POSTGRES set to the URL of a running server (its user may
+// create databases) that one is used instead. Servers listen on loopback, on free
+// ports, with fsync on, and end with the test process, also when it is killed.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a Postgres server of a test's own, for faults that others must not
+// feel.
+type Server struct {
+	owner owner
+	bin   string // directory of the programs
+	dir   string // log, and data/ below it
+	port  int
+	proc  *proc
+}
+
+var shared struct {
+	once   sync.Once
+	server *Server // kept: its watcher's input would be closed with the last reference
+	url    string
+	err    error
+}
+
+// URL returns the URL of a fresh, empty database on the process's server. It is
+// dropped when the test ends.
+func URL(t testing.TB) string {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.url = os.Getenv("PAIDONCE_TEST_POSTGRES"); shared.url != "" {
+			return
+		}
+		s, err := launch()
+		if err != nil {
+			shared.err = err
+			return
+		}
+		shared.server, shared.url = s, s.adminURL() // nobody stops it: its watcher does when the process ends
+	})
+	if shared.err != nil {
+		fatal(t, shared.err)
+	}
+	return database(t, shared.url)
+}
+
+// Start starts a server for this test alone. It stops with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := launch()
+	if err != nil {
+		fatal(t, err)
+	}
+	t.Cleanup(func() { s.proc.stop(false) })
+	return s
+}
+
+// URL returns the URL of a fresh, empty database on s.
+func (s *Server) URL(t testing.TB) string {
+	t.Helper()
+	return database(t, s.adminURL())
+}
+
+// StopImmediate stops the server as a crash would: no checkpoint, connections cut,
+// recovery from the log at the next start.
+func (s *Server) StopImmediate(t testing.TB) {
+	t.Helper()
+	s.proc.stop(true)
+}
+
+// Restart starts a stopped server again, on the same port and data.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.run(); err != nil {
+		t.Fatalf("restart Postgres: %v", err)
+	}
+}
+
+func (s *Server) adminURL() string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
+}
+
+func launch() (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	o, err := findOwner()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := o.dir("paidonce-pg-*")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{owner: o, bin: bin, dir: dir}
+	initdb := o.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"),
+		"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	// The port is free now and may be taken a moment later; another one is free then.
+	for range 3 {
+		if s.port, err = freePort(); err != nil {
+			break
+		}
+		if err = s.run(); err == nil {
+			return s, nil
+		}
+	}
+	os.RemoveAll(dir)
+	return nil, err
+}
+
+// run starts the server and returns when it answers.
+func (s *Server) run() error {
+	p, err := s.owner.start(s.dir, "QUIT", filepath.Join(s.bin, "postgres"),
+		"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+		"-c", "max_connections=200", "-c", "max_wal_size=256MB", "-c", "fsync=on")
+	if err != nil {
+		return err
+	}
+	if err := answers(s.adminURL()); err != nil {
+		p.stop(true)
+		return fmt.Errorf("%w\n%s", err, logTail(s.dir))
+	}
+	s.proc = p
+	return nil
+}
+
+// answers waits until a server accepts connections.
+func answers(url string) error {
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	for {
+		c, err := pgx.Connect(ctx, url)
+		if err == nil {
+			return c.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer within 30 s: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// database creates a database named after the test and returns its URL.
+func database(t testing.TB, admin string) string {
+	t.Helper()
+	name := "t_" + strings.ToLower(strings.Map(word, t.Name()))
+	name = fmt.Sprintf("%.40s_%x", name, time.Now().UnixNano())
+	exec := func(sql string) error {
+		// The test's own context has ended when its clean-up runs.
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		c, err := pgx.Connect(ctx, admin)
+		if err != nil {
+			return err
+		}
+		defer c.Close(ctx)
+		_, err = c.Exec(ctx, sql)
+		return err
+	}
+	if err := exec("create database " + name + " template template0"); err != nil {
+		t.Fatalf("create a database for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := exec("drop database " + name + " with (force)"); err != nil {
+			t.Logf("drop the test's database: %v", err)
+		}
+	})
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatalf("PAIDONCE_TEST_POSTGRES must be a URL: %v", err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func word(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return '_'
+}
+
+// binaries finds the directory that holds initdb and postgres.
+func binaries() (string, error) {
+	var dirs []string
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	debian, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	slices.Reverse(debian) // the newest first
+	dirs = append(dirs, debian...)
+	if p, err := exec.LookPath("initdb"); err == nil {
+		dirs = append(dirs, filepath.Dir(p))
+	}
+	for _, d := range dirs {
+		_, ierr := os.Stat(filepath.Join(d, "initdb"))
+		_, perr := os.Stat(filepath.Join(d, "postgres"))
+		if ierr == nil && perr == nil {
+			return d, nil
+		}
+	}
+	return "", fmt.Errorf("initdb and postgres are neither where pg_config says, nor in /usr/lib/postgresql, nor in PATH")
+}

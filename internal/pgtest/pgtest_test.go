@@ -1,0 +1,130 @@
+package pgtest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/internal/pgtest"
+)
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+func run(t *testing.T, c *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := c.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one(t *testing.T, c *pgx.Conn, sql string) (s string) {
+	t.Helper()
+	if err := c.QueryRow(t.Context(), sql).Scan(&s); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return s
+}
+
+func TestDatabasesAreApart(t *testing.T) {
+	a, b := connect(t, pgtest.URL(t)), connect(t, pgtest.URL(t))
+	run(t, a, "create table here (x int)")
+	if got := one(t, b, "select (to_regclass('here') is null)::text"); got != "true" {
+		t.Error("one test's table shows in another's database")
+	}
+	if got := one(t, a, "select current_setting('fsync')"); got != "on" {
+		t.Errorf("fsync is %s", got)
+	}
+}
+
+func TestCrashAndRestart(t *testing.T) {
+	s := pgtest.Start(t)
+	url := s.URL(t)
+	c := connect(t, url)
+	run(t, c, "create table kept (x text); insert into kept values ('committed')")
+	run(t, c, "begin")
+	run(t, c, "insert into kept values ('open')")
+	s.StopImmediate(t)
+	if err := c.Ping(t.Context()); err == nil {
+		t.Error("the stopped server answers")
+	}
+	s.Restart(t)
+	if got := one(t, connect(t, url), "select string_agg(x, ',') from kept"); got != "committed" {
+		t.Errorf("after the crash: %q", got)
+	}
+}
+
+func TestPgBouncerPoolsTransactions(t *testing.T) {
+	through := pgtest.PgBouncer(t, pgtest.URL(t))
+	a, b := connect(t, through), connect(t, through)
+	run(t, a, "create table here (x int)")
+	run(t, a, "begin") // takes the one server connection made so far, so that b gets another
+	pid := one(t, a, "select pg_backend_pid()::text")
+	if other := one(t, b, "select pg_backend_pid()::text"); other == pid {
+		t.Error("two clients share a server connection within a transaction")
+	}
+	run(t, a, "commit")
+}
+
+// TestServerEndsWithItsProcess kills a test process that has a server.
+func TestServerEndsWithItsProcess(t *testing.T) {
+	if os.Getenv("PGTEST_CHILD") != "" {
+		s := pgtest.Start(t)
+		os.Stdout.WriteString("URL " + s.URL(t) + "\n")
+		select {}
+	}
+	cmd := child(t)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf, url := make([]byte, 4096), ""
+	for !strings.Contains(url, "\n") {
+		n, err := out.Read(buf)
+		if err != nil {
+			t.Fatalf("the child ended early: %v", err)
+		}
+		url += string(buf[:n])
+	}
+	url = strings.TrimPrefix(strings.TrimSpace(url), "URL ")
+	connect(t, url)
+	cmd.Process.Kill()
+	cmd.Wait()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			return
+		}
+		c.Close(t.Context())
+		if time.Now().After(deadline) {
+			t.Fatal("the server outlives the killed process")
+		}
+	}
+}
+
+func child(t *testing.T) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServerEndsWithItsProcess$")
+	cmd.Env = append(os.Environ(), "PGTEST_CHILD=1")
+	cmd.Stderr = t.Output()
+	return cmd
+}
