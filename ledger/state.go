@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // State is where a job stands.
 //
 //	ready ─────► running ─────► done | failed
@@ -136,12 +138,7 @@ func (t Transition) Allows(f Facts) string {
 }
 
 func (t Transition) from(s State) bool {
-	for _, f := range t.From {
-		if f == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.From, s)
 }
 
 var (
