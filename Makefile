@@ -1,0 +1,48 @@
+# One entry for people and CI. `make` alone lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+PKG ?= ./...
+# Packages tested at once. Each may start servers of its own, so more is not faster.
+P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
+# A package that hangs is killed with its goroutines printed.
+TIMEOUT ?= 10m
+# Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
+FLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## the whole story on one screen, nothing installed but Go
+	$(GO) run ./cmd/worker demo
+
+.PHONY: build
+build: ## bin/worker, static and stripped
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/worker ./cmd/worker
+
+.PHONY: test
+test: ## every test with the race detector, on Postgres, RabbitMQ and PgBouncer of its own
+	@tools/need.sh $(GO) test -race -timeout $(TIMEOUT) -p $(P) $(FLAGS) $(PKG)
+
+.PHONY: check
+check: ## what must hold before a commit: formatting, vet, staticcheck, go fix, repository rules
+	@tools/check.sh
+
+.PHONY: fmt
+fmt: ## rewrite the sources as gofmt and go fix want them
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+	$(GO) fix ./...
+
+.PHONY: up
+up: ## Postgres, RabbitMQ and an SQS emulator in containers, ready when it returns
+	docker compose up --detach --wait
+
+.PHONY: down
+down: ## stop those containers; volumes stay
+	docker compose down

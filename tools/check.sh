@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Everything that can be said about the sources without running them. Goes on
+# after a finding, so that one run shows all of them.
+set -u
+cd "$(dirname "$0")/.."
+
+GO=${GO:-go}
+bad=0
+
+# step NAME COMMAND...: a finding is a non-zero exit.
+step() {
+	local name=$1 out
+	shift
+	if out=$("$@" 2>&1); then
+		printf 'ok    %s\n' "$name"
+	else
+		bad=1
+		printf 'FAIL  %s\n%s\n' "$name" "$out"
+	fi
+}
+
+# empty COMMAND...: a finding is any output.
+empty() {
+	local out
+	out=$("$@" 2>&1) || { printf '%s\n' "$out"; return 1; }
+	[ -z "$out" ] || { printf '%s\n' "$out"; return 1; }
+}
+
+sources() {
+	if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+		git ls-files -co --exclude-standard '*.go'
+	else
+		find . -name '*.go'
+	fi | while read -r f; do [ ! -e "$f" ] || echo "$f"; done
+}
+
+formatted() {
+	local files
+	files=$(gofmt -l $(sources)) || return 1
+	[ -z "$files" ] || { printf 'not formatted; make fmt rewrites them:\n%s\n' "$files"; return 1; }
+}
+
+command -v "$GO" >/dev/null || { echo "make check needs Go 1.26 or newer: https://go.dev/dl" >&2; exit 1; }
+
+step 'gofmt' formatted
+step 'go vet' "$GO" vet ./...
+step 'go fix -diff' empty "$GO" fix -diff ./...
+step 'staticcheck' "$GO" tool -modfile=tools/go.mod staticcheck ./...
+step 'import rules, dependency budget, licences' "$GO" test -count=1 ./internal/imports
+step 'file sizes, documentation, error codes, compose file' "$GO" test -count=1 ./internal/repo
+exit "$bad"
