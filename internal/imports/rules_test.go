@@ -1,0 +1,90 @@
+package imports
+
+const (
+	amqp       = "github.com/rabbitmq/amqp091-go"
+	anthropic  = "github.com/anthropics/anthropic-sdk-go/v2"
+	aws        = "github.com/aws/aws-sdk-go-v2"
+	backoff    = "github.com/cenkalti/backoff/v4"
+	goose      = "github.com/pressly/goose/v3"
+	kong       = "github.com/alecthomas/kong"
+	openai     = "github.com/openai/openai-go/v3"
+	pgx        = "github.com/jackc/pgx/v5"
+	prometheus = "github.com/prometheus/client_golang"
+	smithy     = "github.com/aws/smithy-go"
+	yaml       = "github.com/goccy/go-yaml"
+)
+
+// row says what a package may import beside the standard library, and why no
+// more than that.
+type row struct {
+	own     []string // packages of this module; "x/..." is the tree below x, "*" is all
+	modules []string // other modules, with all their packages
+	why     string
+}
+
+// rules has a row for every package or tree of packages. Arrows point one way:
+// cmd/worker -> handlers, adapters -> consumer -> job -> ledger, broker.
+// A row may name a package that does not exist yet.
+var rules = map[string]row{
+	"broker": {
+		why: "everybody's fake and every adapter imports it, so it costs nothing: standard library alone"},
+	"broker/brokertest": {own: []string{"broker"},
+		why: "the suite knows no broker; what differs is data on the harness"},
+	"broker/memory": {own: []string{"broker"},
+		why: "the broker of tests and of the demo has nothing to install"},
+	"broker/rabbitmq": {own: []string{"broker"}, modules: []string{amqp, backoff},
+		why: "an adapter knows its interface and its driver; rules that hold for all brokers are in consumer"},
+	"broker/sqs": {own: []string{"broker"}, modules: []string{aws, smithy, backoff},
+		why: "an adapter knows its interface and its driver; rules that hold for all brokers are in consumer"},
+	"broker/...": {own: []string{"broker"},
+		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
+
+	"ledger": {
+		why: "job and every adapter import it, so it costs nothing: standard library alone"},
+	"ledger/ledgertest": {own: []string{"ledger"},
+		why: "the suite knows no store; what differs is data on the harness"},
+	"ledger/memory": {own: []string{"ledger"},
+		why: "it is the oracle of the other ledgers and shares nothing with them"},
+	"ledger/postgres": {own: []string{"ledger"}, modules: []string{pgx, goose},
+		why: "pgx is here and nowhere below; the user's transaction comes through OnCommit"},
+	"ledger/...": {own: []string{"ledger"},
+		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
+
+	"job": {own: []string{"ledger"},
+		why: "every handler imports it: no driver, no SDK and no broker may come with it"},
+	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
+		why: "a test kit for users' handlers runs on the memory backends, without a service"},
+
+	"consumer": {own: []string{"broker", "ledger", "job"}, modules: []string{backoff},
+		why: "it runs on any broker and any ledger, so it knows their interfaces only"},
+	"consumer/prom": {own: []string{"consumer", "job", "ledger", "broker"}, modules: []string{prometheus},
+		why: "the only package that knows Prometheus"},
+
+	"handlers": {own: []string{"job", "ledger", "ledger/postgres", "handlers/..."}, modules: []string{openai, anthropic, pgx},
+		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
+	"handlers/...": {own: []string{"job", "ledger", "ledger/postgres", "handlers/..."}, modules: []string{openai, anthropic, pgx},
+		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
+
+	"cmd/worker": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
+		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
+	"cmd/worker/...": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
+		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
+
+	"internal/modelserver": {
+		why: "the stand-in model server is linked into the demo: standard library alone"},
+	"internal/pgtest": {modules: []string{pgx},
+		why: "it starts Postgres for tests and needs its driver, nothing of ours"},
+	"internal/rabbittest": {modules: []string{amqp},
+		why: "it starts RabbitMQ for tests and needs its driver, nothing of ours"},
+	"internal/imports": {
+		why: "the policy is checked by the go command and the standard library"},
+	"internal/repo": {modules: []string{yaml},
+		why: "it reads the repository's own files, the compose file by the module that reads worker.yaml"},
+	"internal/...": {own: []string{"*"},
+		why: "test support is free within the module; a driver it needs goes into a row of its own"},
+}
+
+// linkedInternal are the internal packages that programs need.
+var linkedInternal = []string{
+	"internal/modelserver", // worker demo answers its own paid calls
+}
