@@ -101,7 +101,7 @@ type Request struct {
 	MaxRun    time.Duration // run deadline; required, longer than the longest route timeout
 	MaxRuns   int           // 0: no limit
 	Budget    Nano          // for all deliveries together; 0: none
-	Receives  int           // as the broker counted; kept for people
+	Receives  int           // as the broker counted; the greatest is kept, for people
 }
 
 // Verdict is what a claim finds.

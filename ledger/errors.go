@@ -37,4 +37,7 @@ var (
 	ErrHook = errors.New("PO212 the handler's own transaction work failed")
 	// ErrSchema: the store's schema is newer than this program, or not there.
 	ErrSchema = errors.New("PO213 ledger schema does not fit")
+	// ErrRequest: the arguments cannot be stored or make no sense; nothing was
+	// read or written, and repeating them does not help.
+	ErrRequest = errors.New("PO214 request is not valid")
 )

@@ -34,7 +34,13 @@ type Ledger interface {
 	// that a duplicate of a finished job writes nothing; then J1-J5 and J19c.
 	// Busy is an answer, not an error. Of many callers with one key exactly one
 	// is told Run; a caller whose reply was lost repeats the request with the
-	// same Token and is told Run again, with the same lease.
+	// same Token and is told Run again, with the same lease. ErrClosed: the job
+	// could run, but not under this worker's epoch, which is closed. Keys are compared byte
+	// by byte; ErrRequest refuses those that are not UTF-8 or hold a zero byte.
+	//
+	// A mismatch writes nothing. The budget is that of the latest claim that was told
+	// Run, the input that of the first. A claim carried by the ledger makes a job with a
+	// stored input the ledger's.
 	Claim(ctx context.Context, r Request) (Claimed, error)
 
 	// Look reads what is known of one call of the job: the captured answer if there is
@@ -45,7 +51,11 @@ type Ledger interface {
 	// Send is the gate (J7): the last durable write before money is spent. After
 	// nil the attempt is on record as sent and the caller may write to the wire,
 	// once, within [SendWindow] of having called. ErrLost, ErrCancelled,
-	// ErrBudget, ErrLate and ErrRepeated mean: send nothing under this id.
+	// ErrBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
+	// under this id. ErrRepeated, which comes before all of them, means: it is on record.
+	//
+	// Of the owner's two deadlines the gate heeds the run's alone: it is on the job
+	// row. An epoch closed meanwhile does not stop a call; a takeover does.
 	// After any other error the caller must assume the attempt is on record: it
 	// sends nothing and settles it as not sent.
 	Send(ctx context.Context, l Lease, a Attempt) error
@@ -53,9 +63,15 @@ type Ledger interface {
 	// Settle records what came back (J8, J9), or more evidence on an attempt that
 	// stays open (Evidence.State Sent). It needs no lease, and accepts an answer
 	// whatever became of the attempt and the job meanwhile. Settling twice
-	// with the same state is nil. A definite state on an attempt that is received
-	// or definite already is ErrState and changes nothing. ErrNotFound: no such
-	// attempt (a gate that never committed).
+	// with the same state is nil and changes nothing. A definite state, or Sent,
+	// on an attempt that is received or definite already is ErrState and changes nothing.
+	// ErrTooEarly: a reconciler's "no" that proves nothing yet; an AskedAt
+	// in the ledger's future counts as now. ErrNotFound: no such attempt (a gate that never
+	// committed).
+	//
+	// An attempt closed as unknown takes a definite state too, which frees its reserve and
+	// leaves the job as it is. A job's cost is the sum of what is known of its
+	// attempts' costs, reported with whatever state; nil until one is known.
 	Settle(ctx context.Context, id AttemptID, e Evidence) (Settled, error)
 
 	// Complete commits the result, the user's rows (Result.Hooks) and the state done
@@ -68,7 +84,9 @@ type Ledger interface {
 	// Release ends a run without a result. The ledger decides from the locked row:
 	// calls open: unknown (J13), whatever the outcome asked for; flagged:
 	// cancelled (J19b); else ready or failed (J11, J12). ErrLost: somebody
-	// else decided already.
+	// else decided already. Repeated while the job is still ready, failed or cancelled
+	// under the same fence it answers what became of it. A panic is counted however
+	// the run ends.
 	Release(ctx context.Context, l Lease, o Outcome) (Released, error)
 
 	// Carry makes the ledger the job's carrier while the run goes on, so that its
@@ -78,7 +96,8 @@ type Ledger interface {
 
 	// Replay closes the open attempts as unknown without waiting for their outcome
 	// (J16 for a reconciler, J16o for a run): the one way to pay twice, and on record.
-	// ErrState names the guard that did not hold.
+	// ErrLost and ErrCancelled as for Send; for any other guard that does not hold,
+	// ErrState with its name.
 	Replay(ctx context.Context, l Lease, p ReplayPolicy) error
 }
 
@@ -104,14 +123,16 @@ type Reconciler interface {
 	// Due lists up to n jobs that the ledger should run from their stored input:
 	// carried by the ledger, and ready and due, or running with a lapsed owner and
 	// nothing open; and, whatever their carrier, those that have been so for
-	// longer than grace (the broker may have dropped their message). A listed job is
-	// not owned: claim it like any other.
+	// longer than grace (the broker may have dropped their message): ready since
+	// NextAt, running since UpdatedAt. A listed job is not owned: claim it like any other.
 	Due(ctx context.Context, n int, grace time.Duration) ([]Stored, error)
 	// Adopt takes up to n unknown jobs that are due for a look (J14). The fence
 	// grows, the state stays.
 	Adopt(ctx context.Context, w WorkerID, n int) ([]Adopted, error)
-	// Resolve ends an unknown job as failed (J17), cancels one (J19), or puts an
-	// adopted one back with a later time for the next look.
+	// Resolve ends an unknown job as failed (J17, error class "held"), cancels one
+	// (J19), or puts an adopted one back with a later time for the next look.
+	// ErrNotFound: no such job. ErrLost: it is not unknown, or not under that fence.
+	// ErrState: a job that is done or failed cannot be cancelled.
 	Resolve(ctx context.Context, r Resolution) (Released, error)
 }
 

@@ -92,7 +92,7 @@ type Facts struct {
 	SameInput  bool // action and input hash are the row's
 	Due        bool // next_at is over
 	RunsLeft   bool // runs < max_runs
-	Lapsed     bool // the owner's epoch is closed, or the run deadline is over
+	Lapsed     bool // the owner's epoch is closed, or the run deadline is over; for the owner itself, the deadline alone
 	LateSeen   bool // the run has seen every late answer
 	InBudget   bool // cost + reserved + this call's reserve <= budget, or no budget
 	ReplayLeft bool // replays < the policy's maximum
