@@ -9,18 +9,57 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/ledger"
 )
 
-// Consumer runs handlers. Make one with New.
+// Consumer runs handlers. Make one with New, run it once.
+//
+// It lives under three kinds of context. The receive context is Run's own and
+// ends when the drain begins. The work context of a run is the handler's: it ends
+// with a cause (the lease is lost, the run deadline or the drain time is over, a
+// person cancelled). Paid calls under way have a context that ends with the
+// drain time alone. What must be written goes under a settle context, which has
+// a timeout and is cancelled by nothing.
 type Consumer struct {
-	cfg Config
+	cfg   Config
+	store ledger.Store
+	log   *slog.Logger
+	trace *Trace
+	slots *slots
+	acks  *recent
+
+	worker   atomic.Pointer[ledger.WorkerID]
+	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
+	drainEnd atomic.Pointer[time.Time] // when paid calls are given up; nil: not draining
+
+	mu     sync.Mutex
+	active map[*work]struct{}
+	gone   map[string]bool // jobs without a handler that were logged
+
+	wake      chan struct{}  // the keeper has something new to keep
+	nextKeep  atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
+	renewDue  atomic.Bool    // the keeper should renew at once
+	runs      sync.WaitGroup // every goroutine that processes a delivery or a job
+	hurry     chan struct{}  // closed: the drain waits no longer
+	hurryOnce sync.Once
 }
 
 // Status is what a readiness probe wants to know.
 type Status struct {
 	Joined   bool // the ledger knows this worker and its lease is good
 	Draining bool
-	Running  int // handlers
+	Running  int // deliveries and jobs in hand
 }
 
 // New checks cfg and makes a consumer. Its error joins every problem.
@@ -29,7 +68,11 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg}, nil
+	c := &Consumer{cfg: cfg, trace: &cfg.Trace, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
+		active: make(map[*work]struct{}), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
+	c.store = timed{cfg.Store, c.trace}
+	c.slots = newSlots(cfg.Workers)
+	return c, nil
 }
 
 // Run receives and runs until ctx ends, then drains: it receives nothing new, lets
@@ -38,7 +81,128 @@ func New(cfg Config) (*Consumer, error) {
 // goroutine that it started, except for handlers that ignore their context past the
 // drain time. It returns an error only when it cannot go on: the source or
 // the ledger refuses for good.
-func (c *Consumer) Run(ctx context.Context) error { return nil }
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.join(ctx); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	// The lives of a drain: receiving ends first, background work when the last run
+	// has ended, paid calls when the drain time is over.
+	receive, stop := context.WithCancelCause(ctx)
+	background, done := context.WithCancel(context.WithoutCancel(ctx))
+	paid, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+
+	var loops, keeping sync.WaitGroup
+	keeping.Go(func() { c.keep(background) })
+	loops.Go(func() { stop(c.receive(receive, paid)) })
+	loops.Go(func() { c.sweep(receive, paid) })
+	loops.Go(func() { c.reconcile(receive) })
+
+	<-receive.Done()
+	c.drain(cut, &loops)
+	done()
+	keeping.Wait()
+	c.leave()
+	return ignoreEnd(ctx, context.Cause(receive))
+}
 
 // Status may be called at any time.
-func (c *Consumer) Status() Status { return Status{} }
+func (c *Consumer) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.lease.Load()
+	return Status{Joined: d != nil && time.Now().Before(*d), Draining: c.drainEnd.Load() != nil, Running: len(c.active)}
+}
+
+// join opens an epoch of this worker, and tries until it has one.
+func (c *Consumer) join(ctx context.Context) error {
+	host, _ := os.Hostname() // for people; an empty one is no fault
+	w := ledger.Worker{ID: c.cfg.Name, TTL: c.cfg.Lease, Host: host, PID: os.Getpid(), Version: c.cfg.Version, Config: c.cfg.ConfigHash}
+	return backoff.Retry(func() error {
+		asked := time.Now()
+		jctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		id, err := c.store.Join(jctx, w)
+		if errors.Is(err, ledger.ErrSchema) {
+			return backoff.Permanent(fmt.Errorf("joining the ledger: %w", err))
+		}
+		if err != nil {
+			c.log.WarnContext(ctx, "ledger not joined", "error", err)
+			return err
+		}
+		deadline := asked.Add(c.cfg.Lease)
+		c.worker.Store(&id)
+		c.lease.Store(&deadline)
+		c.log.InfoContext(ctx, "joined the ledger", "epoch", id.Epoch, "lease", c.cfg.Lease)
+		return nil
+	}, backoff.WithContext(again(200*time.Millisecond, 10*time.Second), ctx))
+}
+
+func (c *Consumer) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	if err := c.store.Leave(ctx, *c.worker.Load()); err != nil && !errors.Is(err, ledger.ErrClosed) {
+		c.log.WarnContext(ctx, "epoch not closed; jobs given back wait for its lease to end", "error", err)
+	}
+}
+
+// receive takes slots, fills them with deliveries and starts a goroutine for each.
+func (c *Consumer) receive(ctx, paid context.Context) error {
+	wait := again(100*time.Millisecond, 10*time.Second)
+	for {
+		n, err := c.slots.take(ctx, c.cfg.Workers)
+		if err != nil {
+			return nil // the drain began
+		}
+		var ds []broker.Delivery
+		c.slots.poll(ctx, func(ctx context.Context) { ds, err = c.cfg.Source.Receive(ctx, n) })
+		c.slots.give(n - len(ds))
+		for _, d := range ds {
+			c.runs.Go(func() {
+				defer c.slots.give(1)
+				c.deliver(ctx, paid, d)
+			})
+		}
+		switch {
+		case err == nil:
+			wait.Reset()
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errYield), errors.Is(err, context.Canceled):
+		case errors.Is(err, broker.ErrUnavailable):
+			c.log.WarnContext(ctx, "nothing can be received", "error", err)
+			sleep(ctx, wait.NextBackOff())
+		default:
+			return fmt.Errorf("receiving from the broker: %w", err)
+		}
+	}
+}
+
+// settleTimeout bounds one write to the ledger or the broker that must be tried
+// whatever was cancelled.
+const settleTimeout = 10 * time.Second
+
+// settling is the context of such a write.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+}
+
+// again is an exponential wait with jitter that never gives up.
+func again(first, ceil time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0))
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// ignoreEnd makes an orderly end of ctx no error.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

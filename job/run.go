@@ -31,8 +31,8 @@ type Run struct {
 type RunConfig struct {
 	Ledger ledger.Ledger // required
 	Lease  ledger.Lease  // required
-	Number int    // of this run, from 1
-	Who    string // the worker, for the history
+	Number int           // of this run, from 1
+	Who    string        // the worker, for the history
 
 	// Paid is what paid calls live under: it ends when the worker's drain time is
 	// over, and not when the lease is lost, since a call under way is paid either

@@ -1,0 +1,211 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Why a work context ends; read with context.Cause.
+var (
+	errRunOver   = errors.New("PO340 the run is past its deadline")
+	errDrainOver = errors.New("PO341 the worker's drain time is over")
+)
+
+// execute runs the handler under its lease and concludes the run.
+func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, claimed ledger.Claimed) {
+	started := time.Now()
+	w.log = w.log.With("run", claimed.Run, "fence", claimed.Lease.Fence)
+	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	over := time.AfterFunc(time.Until(claimed.Lease.Deadline), func() { cancel(errRunOver) })
+	defer over.Stop()
+	c.owns(w, claimed.Lease, cancel)
+
+	run := job.NewRun(job.RunConfig{
+		Ledger: c.store, Lease: claimed.Lease, Number: claimed.Run, Who: c.cfg.Name, Paid: paid,
+		DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
+		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
+	})
+	out, err := c.handle(wctx, w, run, in)
+	state := c.conclude(wctx, paid, w, run, claimed.Run, out, err)
+	c.trace.ended(w.job, state, started.Sub(w.since), time.Since(started))
+}
+
+func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run, in job.Input) ([]byte, error) {
+	if w.undecodable != nil {
+		return nil, job.Fail(w.undecodable)
+	}
+	out, err := w.handler.Run(ctx, run, in)
+	if p, ok := errors.AsType[*job.PanicError](err); ok {
+		w.log.ErrorContext(ctx, "handler panicked", "panic", p.Value, "stack", string(p.Stack))
+	}
+	if sticky := run.Sticky(); sticky != nil && !errors.Is(err, sticky) {
+		err = errors.Join(sticky, err) // the handler swallowed it, or tells it in its own words
+	}
+	return out, err
+}
+
+// conclude makes the end of a run durable, then settles its delivery.
+func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n int, out []byte, err error) ledger.State {
+	tctx, cancel := settling(ctx)
+	run.Tidy(tctx)
+	cancel()
+	lease, _ := c.owned(w)
+	if err == nil {
+		res := run.Result(out)
+		err = c.persist(ctx, paid, func(ctx context.Context) error { return c.store.Complete(ctx, *lease, res) })
+		if err == nil {
+			w.log.InfoContext(ctx, "job done")
+			c.ack(ctx, w)
+			return ledger.Done
+		}
+	}
+	o := c.outcome(ctx, n, err)
+	var rel ledger.Released
+	rerr := c.persist(ctx, paid, func(ctx context.Context) (err error) {
+		rel, err = c.store.Release(ctx, *lease, o)
+		return err
+	})
+	if rerr != nil {
+		// Somebody else decides now, or the ledger is out of reach: the delivery
+		// comes back and finds out.
+		w.log.WarnContext(ctx, "run ended without a say", "error", err, "release_error", rerr)
+		c.nack(ctx, w, c.cfg.Retry.First, false)
+		return ledger.Running
+	}
+	w.log.WarnContext(ctx, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", err, "retry_in", rel.RetryIn)
+	if rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger {
+		c.ack(ctx, w)
+	} else {
+		c.nack(ctx, w, rel.RetryIn, o.GiveBack || rel.State == ledger.Unknown)
+	}
+	return rel.State
+}
+
+// persist repeats a write until the ledger answers: an outage must not cost an
+// answer. It ends with the drain time.
+func (c *Consumer) persist(ctx, paid context.Context, write func(context.Context) error) error {
+	wait := again(50*time.Millisecond, 2*time.Second)
+	for {
+		sctx, cancel := settling(ctx)
+		err := write(sctx)
+		cancel()
+		if err == nil || final(err) {
+			return err
+		}
+		c.log.WarnContext(ctx, "ledger write repeated", "error", err)
+		next := wait.NextBackOff()
+		select {
+		case <-paid.Done():
+			return err
+		case <-time.After(next):
+		}
+	}
+}
+
+// final reports whether the ledger understood and refused.
+func final(err error) bool {
+	for _, e := range []error{ledger.ErrLost, ledger.ErrOpen, ledger.ErrHook, ledger.ErrState, ledger.ErrNotFound,
+		ledger.ErrNoInput, ledger.ErrCancelled, ledger.ErrTooEarly, ledger.ErrSchema} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome decides what the end of a run means for its job. The ledger has the last
+// word: with calls open the job is unknown whatever is asked for here.
+func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outcome {
+	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: err.Error()}}
+	cause := context.Cause(ctx)
+	class, in := job.ClassOf(err)
+	_, panicked := errors.AsType[*job.PanicError](err)
+	switch {
+	case errors.Is(err, job.ErrStopping), errors.Is(cause, errDrainOver):
+		o.GiveBack, o.Error.Class = true, "drain"
+	case errors.Is(err, job.ErrHeld), errors.Is(err, ledger.ErrOpen):
+		o.GiveBack, o.Error.Class = true, "held"
+	case errors.Is(err, job.ErrCancelled):
+		o.Error.Class = "cancelled"
+	case errors.Is(err, job.ErrLost):
+		o.GiveBack, o.Error.Class = true, "lost"
+	case errors.Is(err, job.ErrBudget):
+		o.Fail, o.Error.Class = true, "budget"
+	case errors.Is(err, job.ErrMismatch):
+		o.Fail, o.Error.Class = true, "mismatch"
+	case panicked:
+		o.Panicked, o.Error.Class, o.RetryIn = true, "panic", c.backoff(run)
+	case class == job.Permanent:
+		o.Fail, o.Error.Class = true, string(class)
+	case errors.Is(cause, errRunOver):
+		o.Error.Class, o.RetryIn = "run_deadline", c.backoff(run)
+	default:
+		o.RetryIn = max(in, c.backoff(run))
+	}
+	return o
+}
+
+// backoff is the wait after the n-th run.
+func (c *Consumer) backoff(n int) time.Duration {
+	d := c.cfg.Retry.First << min(max(n-1, 0), 30)
+	if d <= 0 || d > c.cfg.Retry.Ceil {
+		d = c.cfg.Retry.Ceil
+	}
+	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// Settling a delivery. Each is tried for a while, since a broker that cannot be
+// told hands the message out again and the ledger answers it then; nothing is lost.
+
+func (c *Consumer) ack(ctx context.Context, w *work) {
+	c.settle(ctx, w, "acked", func(ctx context.Context, h *held) error {
+		d := h.delivery()
+		c.acks.add(d.ID)
+		return c.cfg.Source.Ack(ctx, d)
+	})
+}
+
+// nack gives the delivery back. unused says that no run was tried on it, so
+// the hand-out does not count where the adapter keeps the count.
+func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unused bool) {
+	c.settle(ctx, w, "nacked", func(ctx context.Context, h *held) error {
+		d := h.delivery()
+		if unused && d.Receives > 0 {
+			d.Receives--
+		}
+		return c.cfg.Source.Nack(ctx, d, delay)
+	})
+}
+
+func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
+	w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", reason)
+	c.settle(ctx, w, "dead_lettered", func(ctx context.Context, h *held) error {
+		return c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
+	})
+}
+
+func (c *Consumer) settle(ctx context.Context, w *work, outcome string, do func(context.Context, *held) error) {
+	if w.held == nil || !w.held.take() {
+		return // the ledger carries the job, or the delivery was handed off
+	}
+	wait := again(100*time.Millisecond, 5*time.Second)
+	wait.MaxElapsedTime = c.cfg.Drain / 2
+	err := backoff.Retry(func() error {
+		sctx, cancel := settling(ctx)
+		defer cancel()
+		return permanentIfNotHeld(do(sctx, w.held))
+	}, wait)
+	if err != nil {
+		outcome = "lost"
+		w.log.InfoContext(ctx, "delivery not settled; the broker hands it out again", "error", err)
+	}
+	c.trace.delivered(w.job, outcome)
+}

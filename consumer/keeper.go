@@ -1,0 +1,229 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// held is a delivery in hand. The keeper extends it until somebody takes the right
+// to settle it.
+type held struct {
+	span time.Duration // how long the broker gave at first; meaningless without a deadline
+
+	mu      sync.Mutex
+	d       broker.Delivery
+	renewed time.Time // when the deadline was last pushed out
+	busy    bool      // an extension is under way
+	taken   bool
+}
+
+func (h *held) delivery() broker.Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.d
+}
+
+// take gives the right to settle to one caller, once.
+func (h *held) take() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !h.taken
+	h.taken = true
+	return first
+}
+
+// extendAt is when the delivery wants an extension: after a third of what is
+// left, so that two may go wrong. ok is false when it never does.
+func (h *held) extendAt() (at time.Time, ok bool) {
+	if h == nil {
+		return time.Time{}, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.taken || h.busy || h.d.Deadline.IsZero() {
+		return time.Time{}, false
+	}
+	return h.renewed.Add(h.d.Deadline.Sub(h.renewed) / 3), true
+}
+
+// keep renews the worker's lease, then extends deliveries, for everything in hand.
+// It is the one goroutine that does, for as long as anything may be in hand.
+func (c *Consumer) keep(ctx context.Context) {
+	var extending sync.WaitGroup
+	defer extending.Wait()
+	renewAt := time.Now().Add(c.cfg.Lease / 3)
+	for {
+		next := renewAt
+		c.each(func(w *work) {
+			if at, ok := w.held.extendAt(); ok && at.Before(next) {
+				next = at
+			}
+		})
+		c.nextKeep.Store(next.UnixNano())
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-c.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+		if c.renewDue.CompareAndSwap(true, false) || !time.Now().Before(renewAt) {
+			renewAt = time.Now().Add(c.renew(ctx))
+		}
+		c.each(func(w *work) {
+			if at, ok := w.held.extendAt(); ok && !at.After(time.Now()) {
+				w.held.begin()
+				extending.Go(func() { c.extend(ctx, w) })
+			}
+		})
+	}
+}
+
+func (c *Consumer) wakeKeeper() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// renewSoon makes the keeper renew at once: a claim was told that the epoch is closed.
+func (c *Consumer) renewSoon() {
+	c.renewDue.Store(true)
+	c.wakeKeeper()
+}
+
+// renew prolongs the worker's lease and returns when to do so next.
+func (c *Consumer) renew(ctx context.Context) time.Duration {
+	rctx, cancel := settling(ctx)
+	defer cancel()
+	before := *c.lease.Load()
+	got, err := c.store.Renew(rctx, *c.worker.Load(), c.cfg.Lease)
+	switch {
+	case errors.Is(err, ledger.ErrClosed):
+		// This process was silent for longer than its lease, and its jobs were
+		// given to others. It starts a new life; paid calls under way go on, and
+		// their answers are still recorded.
+		c.log.WarnContext(ctx, "lease lapsed; joining again", "silent_for", time.Since(before)+c.cfg.Lease)
+		c.lose()
+		if err := c.join(ctx); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "not joined again", "error", err)
+			return time.Second
+		}
+	case err != nil:
+		c.log.WarnContext(ctx, "lease not renewed", "error", err, "left", time.Until(before))
+		if time.Now().After(before) {
+			c.lose()
+		}
+		return min(c.cfg.Lease/10, time.Second)
+	default:
+		c.trace.renewed(time.Until(before))
+		c.lease.Store(&got.Deadline)
+		c.cancelled(got.Cancelled)
+	}
+	return c.cfg.Lease / 3
+}
+
+// lose ends the work context of every run: its lease may be somebody else's.
+func (c *Consumer) lose() {
+	c.each(func(w *work) {
+		if _, cancel := c.owned(w); cancel != nil {
+			cancel(job.ErrLost)
+		}
+	})
+}
+
+func (c *Consumer) cancelled(keys []ledger.Key) {
+	for _, k := range keys {
+		c.each(func(w *work) {
+			if l, cancel := c.owned(w); l != nil && l.Key == k {
+				cancel(job.ErrCancelled)
+			}
+		})
+	}
+}
+
+func (h *held) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy = true
+}
+
+func (h *held) finish(deadline time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy, h.renewed = false, time.Now()
+	if !deadline.IsZero() {
+		h.d.Deadline = deadline
+	}
+}
+
+// extend pushes one delivery's deadline out. A broker that holds it no longer
+// is told that the ledger carries the job from here.
+func (c *Consumer) extend(ctx context.Context, w *work) {
+	h := w.held
+	by := c.cfg.Visibility
+	if by == 0 {
+		by = h.span
+	}
+	ectx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(h.delivery().Deadline), time.Second))
+	defer cancel()
+	deadline, err := c.cfg.Source.Extend(ectx, h.delivery(), by)
+	switch {
+	case err == nil:
+		c.trace.extended("ok")
+	case errors.Is(err, broker.ErrLimit):
+		c.trace.extended("limit")
+		c.handOff(ctx, w)
+	case errors.Is(err, broker.ErrNotHeld):
+		// The message may be handed to another worker, who will find the job
+		// running. The lease goes on, so the work does too.
+		c.trace.extended("lost")
+		h.take()
+		c.trace.delivered(w.job, "lost")
+		w.log.WarnContext(ctx, "delivery lost; the lease is kept")
+	default:
+		c.trace.extended("error")
+		w.log.WarnContext(ctx, "delivery not extended", "error", err)
+	}
+	h.finish(deadline)
+	c.wakeKeeper()
+}
+
+// handOff makes the ledger the job's carrier and acknowledges the delivery, before
+// the broker takes it back. A job whose input is not stored keeps its message: it
+// is given back, and its next hand-out finds the job busy until it is done.
+func (c *Consumer) handOff(ctx context.Context, w *work) {
+	lease, _ := c.owned(w)
+	err := error(ledger.ErrNoInput)
+	if lease != nil {
+		sctx, cancel := settling(ctx)
+		err = c.store.Carry(sctx, *lease)
+		cancel()
+	}
+	switch {
+	case err == nil:
+		w.log.InfoContext(ctx, "handed off: the ledger carries the job")
+		c.ack(ctx, w)
+	case errors.Is(err, ledger.ErrNoInput), errors.Is(err, ledger.ErrLost):
+		c.nack(ctx, w, c.cfg.Lease, true)
+	default:
+		w.log.WarnContext(ctx, "not handed off yet", "error", err) // the keeper tries again
+	}
+}
+
+func permanentIfNotHeld(err error) error {
+	if errors.Is(err, broker.ErrNotHeld) || errors.Is(err, broker.ErrTooLarge) {
+		return backoff.Permanent(err)
+	}
+	return err
+}

@@ -1,0 +1,213 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// deliver deals with one delivery from beginning to end: decode, look and claim, run,
+// complete, acknowledge. Whatever happens, the delivery is settled or given back.
+func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
+	w := c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})
+	defer c.end(w)
+	defer func() {
+		if v := recover(); v != nil { // a JobKey or an adapter panicked; the process lives on
+			c.log.ErrorContext(ctx, "processing panicked", "message_id", d.ID, "panic", v, "stack", string(debug.Stack()))
+			c.nack(ctx, w, c.cfg.Retry.First, true)
+		}
+	}()
+	m, err := c.decode(d)
+	w.job = cmp.Or(m.job, "unknown")
+	if err != nil {
+		c.deadLetter(ctx, w, err.Error())
+		return
+	}
+	w.handler, w.log = m.handler, c.log.With("job", m.job, "key", m.in.Key.String(), "message_id", d.ID)
+	c.process(ctx, paid, w, m.in, ledger.Request{
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives})
+}
+
+// revive runs a job that the ledger carries, from its stored input.
+func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Handler) {
+	w := c.begin(nil)
+	defer c.end(w)
+	w.job, w.handler = s.Action, h
+	w.log = c.log.With("job", s.Action, "key", s.Key.Text, "message_id", "")
+	defer func() {
+		if v := recover(); v != nil {
+			w.log.ErrorContext(ctx, "processing panicked", "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	in, err := h.Decode(s.Input)
+	w.undecodable = err
+	c.process(ctx, paid, w, in, ledger.Request{
+		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger})
+}
+
+// process claims the job and does what the verdict says.
+func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) {
+	claimed, err := c.claim(ctx, w, r)
+	if err != nil {
+		w.log.WarnContext(ctx, "not claimed; given back", "error", err)
+		delay := c.cfg.Retry.First
+		if ctx.Err() != nil {
+			delay = 0 // this worker drains; another one should have it at once
+		}
+		c.nack(ctx, w, delay, true)
+		return
+	}
+	c.trace.claimed(w.job, claimed.Verdict)
+	carried := claimed.Carrier == ledger.CarriedByLedger
+	switch claimed.Verdict {
+	case ledger.Run:
+		c.execute(ctx, paid, w, in, claimed)
+	case ledger.Saved, ledger.Purged:
+		c.avoid(ctx, w, claimed)
+	case ledger.HasFailed, ledger.IsCancelled:
+		w.log.InfoContext(ctx, "job ended without a result before", "verdict", claimed.Verdict.String())
+		c.ack(ctx, w)
+	case ledger.Busy:
+		if carried || c.cfg.AckBusy && len(r.Input) <= ledger.InlineInput {
+			c.ack(ctx, w)
+			return
+		}
+		c.nack(ctx, w, jitter(claimed.RetryIn), true)
+	case ledger.NotDue, ledger.HeldUnknown:
+		if carried {
+			c.ack(ctx, w)
+			return
+		}
+		c.nack(ctx, w, jitter(claimed.RetryIn), true)
+	case ledger.Mismatch:
+		c.deadLetter(ctx, w, mismatch(r, claimed))
+	default:
+		panic("consumer: verdict " + claimed.Verdict.String())
+	}
+}
+
+// claim asks for the job until the ledger answers; a delivery that the drain
+// finds unclaimed is given back.
+func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger.Claimed, error) {
+	h := w.handler
+	r.Action, r.Token, r.Budget = h.Name(), ledger.NewID(), h.Budget()
+	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
+	wait := again(100*time.Millisecond, 5*time.Second)
+	wait.MaxElapsedTime = 2 * time.Minute // then it is this message's fault, or nobody's soon
+	return backoff.RetryWithData(func() (ledger.Claimed, error) {
+		if ctx.Err() != nil {
+			return ledger.Claimed{}, backoff.Permanent(context.Cause(ctx))
+		}
+		cctx, cancel := settling(ctx)
+		defer cancel()
+		r.Worker = *c.worker.Load()
+		got, err := c.store.Claim(cctx, r)
+		if errors.Is(err, ledger.ErrClosed) {
+			c.renewSoon()
+		}
+		return got, err
+	}, wait)
+}
+
+// avoid answers a delivery of a finished job.
+func (c *Consumer) avoid(ctx context.Context, w *work, claimed ledger.Claimed) {
+	if w.held == nil {
+		return
+	}
+	d := w.held.delivery()
+	cause := "duplicate_message"
+	switch {
+	case c.acks.has(d.ID):
+		cause = "ack_lost"
+	case d.Receives > 1:
+		cause = "redelivered"
+	}
+	w.log.InfoContext(ctx, "duplicate avoided", "cause", cause)
+	c.trace.avoided(w.job, cause, claimed.Cost)
+	c.ack(ctx, w)
+}
+
+func mismatch(r ledger.Request, claimed ledger.Claimed) string {
+	return fmt.Sprintf("PO406 key %s stands for job %s with input %s already; this message is job %s with input %s. It was not run; give it a key of its own",
+		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, r.Action, r.InputHash)
+}
+
+// jitter adds up to a quarter, so that duplicates that wait for one job do not
+// come back all at once.
+func jitter(d time.Duration) time.Duration {
+	d = max(d, time.Second)
+	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// work is one delivery or job in hand.
+type work struct {
+	held        *held // nil: the ledger carries it
+	job         string
+	handler     *job.Handler
+	log         *slog.Logger
+	since       time.Time
+	undecodable error // the stored input does not decode any more
+
+	// Guarded by Consumer.mu:
+	lease  *ledger.Lease           // nil: not claimed
+	cancel context.CancelCauseFunc // ends the work context
+}
+
+func (c *Consumer) begin(h *held) *work {
+	w := &work{held: h, since: time.Now(), log: c.log}
+	c.mu.Lock()
+	c.active[w] = struct{}{}
+	n := len(c.active)
+	c.mu.Unlock()
+	c.trace.slots(n, c.cfg.Workers)
+	if at, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
+		c.wakeKeeper()
+	}
+	return w
+}
+
+func (c *Consumer) end(w *work) {
+	c.mu.Lock()
+	delete(c.active, w)
+	n := len(c.active)
+	c.mu.Unlock()
+	c.trace.slots(n, c.cfg.Workers)
+}
+
+// each calls f for what is in hand, without holding the lock.
+func (c *Consumer) each(f func(*work)) {
+	c.mu.Lock()
+	all := make([]*work, 0, len(c.active))
+	for w := range c.active {
+		all = append(all, w)
+	}
+	c.mu.Unlock()
+	for _, w := range all {
+		f(w)
+	}
+}
+
+// owns sets what the work may change, and how to stop it.
+func (c *Consumer) owns(w *work, l ledger.Lease, cancel context.CancelCauseFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.lease, w.cancel = &l, cancel
+}
+
+// owned is the work's lease, nil before its claim.
+func (c *Consumer) owned(w *work) (*ledger.Lease, context.CancelCauseFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.lease, w.cancel
+}

@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// reconcileBatch bounds the unknown jobs looked at in one round, and with it the
+// replays of one process: a provider that lost everything must not be sent
+// everything again at once.
+const reconcileBatch = 10
+
+// lookTimeout bounds one question to a provider.
+const lookTimeout = 30 * time.Second
+
+// reconcile looks for evidence of calls whose outcome is unknown, and applies the
+// policy where none turned up for as long as Config.Hold.
+func (c *Consumer) reconcile(ctx context.Context) {
+	for c.tick(ctx) {
+		actx, cancel := settling(ctx)
+		jobs, err := c.store.Adopt(actx, *c.worker.Load(), reconcileBatch)
+		cancel()
+		if err != nil {
+			c.log.WarnContext(ctx, "unknown jobs not adopted", "error", err)
+			if errors.Is(err, ledger.ErrClosed) {
+				c.renewSoon()
+			}
+			continue
+		}
+		for _, a := range jobs {
+			c.decide(ctx, a)
+		}
+	}
+}
+
+// decide asks about every open attempt of a job; if some stay open, the policy or
+// a later look decides.
+func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
+	log := c.log.With("job", a.Action, "key", a.Lease.Key.Text)
+	h, known := c.cfg.Handlers.Lookup(a.Action)
+	policy, open := job.Hold(), 0
+	if known {
+		policy, open = c.ask(ctx, h, a)
+		if open == 0 {
+			log.InfoContext(ctx, "unknown calls reconciled")
+			return
+		}
+	} else {
+		c.noHandler(ctx, a.Action)
+	}
+	sctx, cancel := settling(ctx)
+	defer cancel()
+	finding, err := "hold", error(nil)
+	switch {
+	case a.Since >= c.cfg.Hold && policy.Replays() > a.Replays:
+		finding = "replay"
+		err = c.store.Replay(sctx, a.Lease, ledger.ReplayPolicy{Max: policy.Replays(), Hold: c.cfg.Hold, Who: c.cfg.Name, Reason: "policy " + policy.String()})
+	case a.Since >= c.cfg.Hold && policy.Fails():
+		finding = "fail"
+		_, err = c.store.Resolve(sctx, c.resolution(a, ledger.GiveUp, "policy fail: no evidence of the call", 0))
+	default:
+		_, err = c.store.Resolve(sctx, c.resolution(a, ledger.Keep, "", c.nextLook(a.Since)))
+	}
+	c.trace.reconciled(a.Action, "", finding)
+	switch {
+	case err == nil:
+		log.InfoContext(ctx, "unknown job looked at", "decision", finding, "policy", policy.String(), "open_calls", open, "unknown_for", a.Since)
+	case errors.Is(err, ledger.ErrLost): // evidence or a person came first
+	case errors.Is(err, ledger.ErrState): // a guard of the replay does not hold yet
+		log.InfoContext(ctx, "replay not allowed yet", "error", err)
+		if _, err := c.store.Resolve(sctx, c.resolution(a, ledger.Keep, "", c.nextLook(a.Since))); err != nil && !errors.Is(err, ledger.ErrLost) {
+			log.WarnContext(ctx, "unknown job not put back", "error", err)
+		}
+	default:
+		log.WarnContext(ctx, "decision on an unknown job not recorded", "decision", finding, "error", err)
+	}
+}
+
+func (c *Consumer) resolution(a ledger.Adopted, what ledger.Action, reason string, next time.Duration) ledger.Resolution {
+	return ledger.Resolution{Key: a.Lease.Key, Fence: a.Lease.Fence, Action: what, Reason: reason, By: ledger.ByReconciler, Who: c.cfg.Name, NextIn: next}
+}
+
+// nextLook is soon while evidence is likely, then rarely.
+func (c *Consumer) nextLook(since time.Duration) time.Duration {
+	if left := c.cfg.Hold - since; left > 0 {
+		return min(max(since/2, c.cfg.Tick), left)
+	}
+	return max(c.cfg.Hold/2, c.cfg.Tick)
+}
+
+// ask looks for evidence of each open attempt. It returns the strictest policy of
+// those that stay open, and their number.
+func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (policy job.Policy, open int) {
+	for _, at := range a.Open {
+		call, ok := h.Call(at.Call.Name)
+		finding := "no_reconcile"
+		if ok && call.Reconcile != nil {
+			finding = c.find(ctx, call, a, at)
+		}
+		c.trace.reconciled(a.Action, at.Provider, finding)
+		if finding == job.Happened.String() || finding == job.Absent.String() {
+			continue
+		}
+		if open++; open == 1 {
+			policy = call.Policy
+		} else {
+			policy = stricter(policy, call.Policy)
+		}
+	}
+	return policy, open
+}
+
+// find asks the provider about one attempt and records what it says.
+func (c *Consumer) find(ctx context.Context, call job.CallInfo, a ledger.Adopted, at ledger.AttemptRow) string {
+	lctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	resp, finding, err := lookup(lctx, call, job.Open{
+		Key: a.Lease.Key, Input: a.Input, Attempt: at.ID, ClientRequestID: at.ClientRequestID, ProviderRequestID: at.Evidence.ProviderRequestID,
+		ObjectID: at.Evidence.ObjectID, Route: at.Route, Model: at.Model, SentAt: at.SentAt})
+	if err != nil {
+		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", err)
+		return "error"
+	}
+	e := ledger.Evidence{By: ledger.ByReconciler, Who: c.cfg.Name, AskedAt: a.Now, SettleWindow: c.cfg.SettleWindow, Class: "reconciled"}
+	switch finding {
+	case job.Happened:
+		e.State, e.Response = ledger.Received, resp
+	case job.Absent:
+		e.State, e.Reason = ledger.NotSent, "the provider does not know it"
+	default:
+		return finding.String()
+	}
+	sctx, cancel := settling(ctx)
+	defer cancel()
+	_, err = c.store.Settle(sctx, ledger.AttemptID{Tenant: a.Lease.Key.Tenant, Job: a.Lease.Job, ID: at.ID}, e)
+	switch {
+	case err == nil || errors.Is(err, ledger.ErrState): // settled meanwhile, at least as well
+		return finding.String()
+	case errors.Is(err, ledger.ErrTooEarly):
+		return "too_early"
+	}
+	c.log.WarnContext(ctx, "evidence not recorded", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", err)
+	return "error"
+}
+
+// lookup runs the user's Reconcile; a panic of it is an error.
+func lookup(ctx context.Context, call job.CallInfo, o job.Open) (r *ledger.Response, f job.Finding, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r, f, err = nil, job.CannotTell, &job.PanicError{Value: v}
+		}
+	}()
+	return call.Reconcile(ctx, o)
+}
+
+// stricter of two policies: hold before fail before replay, and fewer replays.
+func stricter(a, b job.Policy) job.Policy {
+	rank := func(p job.Policy) int {
+		switch {
+		case p.Replays() > 0:
+			return p.Replays() + 1
+		case p.Fails():
+			return 1
+		}
+		return 0
+	}
+	if rank(b) < rank(a) {
+		return b
+	}
+	return a
+}
