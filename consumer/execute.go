@@ -30,7 +30,7 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, cla
 
 	run := job.NewRun(job.RunConfig{
 		Ledger: c.store, Lease: claimed.Lease, Number: claimed.Run, Who: c.cfg.Name, Paid: paid,
-		DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
+		Ended: func() error { return context.Cause(wctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
 		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 	out, err := c.handle(wctx, w, run, in)
@@ -113,7 +113,7 @@ func (c *Consumer) persist(ctx, paid context.Context, write func(context.Context
 // final reports whether the ledger understood and refused.
 func final(err error) bool {
 	for _, e := range []error{ledger.ErrLost, ledger.ErrOpen, ledger.ErrHook, ledger.ErrState, ledger.ErrNotFound,
-		ledger.ErrNoInput, ledger.ErrCancelled, ledger.ErrTooEarly, ledger.ErrSchema} {
+		ledger.ErrNoInput, ledger.ErrCancelled, ledger.ErrTooEarly, ledger.ErrSchema, ledger.ErrRequest} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -61,6 +62,7 @@ func (c *Consumer) keep(ctx context.Context) {
 	defer extending.Wait()
 	renewAt := time.Now().Add(c.cfg.Lease / 3)
 	for {
+		c.nextKeep.Store(math.MaxInt64) // whatever begins during the look wakes the keeper
 		next := renewAt
 		c.each(func(w *work) {
 			if at, ok := w.held.extendAt(); ok && at.Before(next) {

@@ -59,6 +59,10 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 // process claims the job and does what the verdict says.
 func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) {
 	claimed, err := c.claim(ctx, w, r)
+	if errors.Is(err, ledger.ErrRequest) {
+		c.deadLetter(ctx, w, err.Error())
+		return
+	}
 	if err != nil {
 		w.log.WarnContext(ctx, "not claimed; given back", "error", err)
 		delay := c.cfg.Retry.First
@@ -89,6 +93,9 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 			c.ack(ctx, w)
 			return
 		}
+		if claimed.Verdict == ledger.HeldUnknown {
+			claimed.RetryIn = max(claimed.RetryIn, c.cfg.Lease) // nothing changes soon by itself
+		}
 		c.nack(ctx, w, jitter(claimed.RetryIn), true)
 	case ledger.Mismatch:
 		c.deadLetter(ctx, w, mismatch(r, claimed))
@@ -113,8 +120,11 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		defer cancel()
 		r.Worker = *c.worker.Load()
 		got, err := c.store.Claim(cctx, r)
-		if errors.Is(err, ledger.ErrClosed) {
+		switch {
+		case errors.Is(err, ledger.ErrClosed):
 			c.renewSoon()
+		case errors.Is(err, ledger.ErrRequest):
+			return got, backoff.Permanent(err)
 		}
 		return got, err
 	}, wait)

@@ -89,6 +89,9 @@ func (a *Attempt) gate(ctx context.Context) error {
 	if a.replay != nil {
 		return a.abort(never, fmt.Errorf("PO330 call %s has a saved answer that its route did not use; nothing was sent", a.spec.Call.Name))
 	}
+	if err := a.run.cfg.Ended(); err != nil {
+		return a.abort(aborted, a.run.stick(err))
+	}
 	if left, draining := a.run.cfg.DrainLeft(); draining && left < a.spec.Timeout {
 		return a.abort(aborted, a.run.stick(ErrStopping))
 	}

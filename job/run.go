@@ -41,6 +41,9 @@ type RunConfig struct {
 	// SettleTimeout bounds one try at writing what came back; such a write is tried
 	// until it goes through or Paid ends. 0: 10 s.
 	SettleTimeout time.Duration
+	// Ended says why no new call may be sent any more: the lease is lost, the run is
+	// past its deadline, a person cancelled. nil, or nil returned: calls may be sent.
+	Ended func() error
 	// DrainLeft says how much drain time is left, and whether the worker drains at
 	// all. nil: it never does.
 	DrainLeft func() (time.Duration, bool)
@@ -72,6 +75,9 @@ func NewRun(cfg RunConfig) *Run {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func() error { return nil }
 	}
 	if cfg.DrainLeft == nil {
 		cfg.DrainLeft = func() (time.Duration, bool) { return 0, false }
@@ -170,6 +176,8 @@ func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger
 		switch {
 		case err == nil || errors.Is(err, ledger.ErrState):
 			return s, nil // ErrState: known already, and at least as well
+		case errors.Is(err, ledger.ErrRequest):
+			return s, err
 		case errors.Is(err, ledger.ErrNotFound):
 			if e.State == ledger.NotSent {
 				r.remember(aid)
