@@ -9,8 +9,8 @@
 #      nothing is installed for them.
 #   2. root on Debian or Ubuntu: the packages are installed. Their system services
 #      are not started.
-#   3. a Docker daemon answers: the services of docker-compose.yml are started and,
-#      if they were not running before, stopped at the end.
+#   3. a Docker daemon answers: the same happens in the container "test" of
+#      docker-compose.yml, as root on Debian.
 #   4. else: it says what to install, and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,8 +34,10 @@ missing() {
 install() {
 	local log policy=/usr/sbin/policy-rc.d mine=
 	log=$(mktemp)
+	exec 9>/run/lock/paidonce-need && flock 9 # one at a time: the policy belongs to one
 	if [ ! -e "$policy" ] && (set -o noclobber; printf '#!/bin/sh\nexit 101\n' >"$policy") 2>/dev/null; then
 		mine=$policy
+		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
 		chmod 755 "$policy"
 	fi
 	export DEBIAN_FRONTEND=noninteractive
@@ -46,7 +48,11 @@ install() {
 		"${apt[@]}" install --yes --no-install-recommends "$@" ||
 			{ "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "$@"; }
 	} </dev/null >"$log" 2>&1 || rc=$?
-	[ -z "$mine" ] || rm -f "$mine"
+	if [ -n "$mine" ]; then
+		rm -f "$mine"
+		trap - EXIT
+	fi
+	exec 9>&-
 	[ "$rc" = 0 ] || { say "apt-get could not install $*:"; tail -n 30 "$log" >&2; }
 	rm -f "$log"
 	return "$rc"
@@ -68,25 +74,14 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	exec "$@"
 fi
 
-if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
-	case " $want " in *' gcc '*)
-		say 'a C compiler is missing; the race detector needs one (install gcc)'
-		exit 1
-		;;
-	esac
-	running=$(docker compose ps --quiet --status running postgres rabbitmq 2>/dev/null | wc -l)
-	say 'starting Postgres and RabbitMQ with docker compose'
-	docker compose up --detach --wait --quiet-pull postgres rabbitmq >&2
-	[ "$running" != 0 ] || trap 'docker compose stop postgres rabbitmq >/dev/null 2>&1' EXIT
-	export PAIDONCE_TEST_POSTGRES=${PAIDONCE_TEST_POSTGRES:-postgres://paidonce:paidonce@127.0.0.1:5432/paidonce?sslmode=disable}
-	export PAIDONCE_TEST_AMQP=${PAIDONCE_TEST_AMQP:-amqp://paidonce:paidonce@127.0.0.1:5672/}
-	"$@"
-	exit
+if command -v docker >/dev/null && docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; then
+	say "$want: not here; running in the container \"test\" of docker-compose.yml"
+	exec docker compose run --rm --no-TTY test tools/need.sh "$@"
 fi
 
 say "the tests start these programs and cannot find them: $want"
 say "  Debian, Ubuntu:  sudo apt-get install $want"
 say '  macOS:           brew install postgresql rabbitmq pgbouncer'
-say '  elsewhere:       start a Docker daemon, or name running servers:'
+say '  elsewhere:       start a Docker daemon (make test then runs in a container), or name servers:'
 say '                   PAIDONCE_TEST_POSTGRES=postgres://… PAIDONCE_TEST_AMQP=amqp://… make test'
 exit 1

@@ -163,8 +163,8 @@ func rowOf(rel string) (row, bool) {
 }
 
 // allowed reports whether a package with this row may import the path. Tests
-// may use any package of this module on top (the compiler refuses cycles), but no
-// further module.
+// may use any package of this module on top (the compiler refuses cycles), but
+// other modules only as the row says.
 func allowed(r row, imp string, inTest bool) bool {
 	first, _, _ := strings.Cut(imp, "/")
 	if !strings.Contains(first, ".") {
@@ -177,7 +177,11 @@ func allowed(r row, imp string, inTest bool) bool {
 	if isOwn {
 		return slices.ContainsFunc(r.own, func(a string) bool { return covers(a, own) })
 	}
-	return slices.ContainsFunc(r.modules, func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") })
+	modules := r.modules
+	if inTest {
+		modules = slices.Concat(modules, r.tests)
+	}
+	return slices.ContainsFunc(modules, func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") })
 }
 
 // covers reports whether the pattern a ("job", "handlers/...") names the package.

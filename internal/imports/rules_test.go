@@ -19,6 +19,7 @@ const (
 type row struct {
 	own     []string // packages of this module; "x/..." is the tree below x, "*" is all
 	modules []string // other modules, with all their packages
+	tests   []string // further modules for its tests
 	why     string
 }
 
@@ -50,7 +51,7 @@ var rules = map[string]row{
 	"ledger/...": {own: []string{"ledger"},
 		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
 
-	"job": {own: []string{"ledger"},
+	"job": {own: []string{"ledger"}, tests: []string{openai, anthropic},
 		why: "every handler imports it: no driver, no SDK and no broker may come with it"},
 	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
 		why: "a test kit for users' handlers runs on the memory backends, without a service"},
@@ -70,7 +71,7 @@ var rules = map[string]row{
 	"cmd/worker/...": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
 		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
 
-	"internal/modelserver": {
+	"internal/modelserver": {tests: []string{openai, anthropic},
 		why: "the stand-in model server is linked into the demo: standard library alone"},
 	"internal/pgtest": {modules: []string{pgx},
 		why: "it starts Postgres for tests and needs its driver, nothing of ours"},
