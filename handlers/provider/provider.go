@@ -1,0 +1,194 @@
+// Package provider is what the bundled handlers share: the settings that a
+// configuration gives them, and how their routes reach a model.
+//
+// The clients are the vendors' own, with their defaults. Nothing here knows about
+// retries, ids or bills: the HTTP client that a [job.Attempt] gives them does.
+package provider
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	anthropic "github.com/anthropics/anthropic-sdk-go/v2"
+	claude "github.com/anthropics/anthropic-sdk-go/v2/option"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// The providers that a Route may name.
+const (
+	OpenAI    = "openai"
+	Anthropic = "anthropic"
+)
+
+// Names lists the providers.
+func Names() []string { return []string{OpenAI, Anthropic} }
+
+// Retry is what handlers use when their Settings name no backoff: it follows definite
+// refusals only, such as a rate limit.
+var Retry = job.Backoff{Max: 2, First: 2 * time.Second, Ceil: 30 * time.Second}
+
+// Settings are what a configuration may say about one handler. A zero field leaves
+// the handler's own default.
+type Settings struct {
+	Routes    []Route // in the order in which they are tried
+	OnUnknown job.Policy
+	Retry     job.Backoff
+	Budget    ledger.Nano   // of one job, over all its deliveries; 0: none
+	MaxRun    time.Duration // 0: the consumer's
+	MaxRuns   int           // 0: the consumer's
+	OpenAI    Account
+	Anthropic Account
+}
+
+// Route is one way to a model.
+type Route struct {
+	Name     string // unique within the handler; kept on every attempt
+	Provider string // OpenAI or Anthropic
+	Model    string
+	Timeout  time.Duration // of one attempt, from the connection to the last byte
+}
+
+// Account says where a provider is and who asks. Empty fields are the SDK's own
+// defaults: OPENAI_API_KEY, OPENAI_BASE_URL and the like.
+type Account struct {
+	BaseURL string
+	APIKey  string
+}
+
+// String hides the key.
+func (a Account) String() string { return "account at " + a.BaseURL }
+
+// GoString hides the key.
+func (a Account) GoString() string { return a.String() }
+
+// Ways says how a handler asks each provider.
+type Ways[In, Out any] struct {
+	OpenAI    func(ctx context.Context, client openai.Client, a *job.Attempt, in In) (Out, error)
+	Anthropic func(ctx context.Context, client anthropic.Client, a *job.Attempt, in In) (Out, error)
+}
+
+// WithDefaults fills in the routes and the backoff if there are none.
+func (s Settings) WithDefaults(routes []Route) Settings {
+	if len(s.Routes) == 0 {
+		s.Routes = routes
+	}
+	s.Retry = cmp.Or(s.Retry, Retry)
+	return s
+}
+
+// Routes makes the routes of a call. A route that names a provider without a way
+// has no Do, and job.Register says so.
+func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
+	routes := make([]job.Route[In, Out], len(s.Routes))
+	for i, r := range s.Routes {
+		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout}
+		switch r.Provider {
+		case OpenAI:
+			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
+				return ways.OpenAI(ctx, s.OpenAI.openai(a.HTTP()), a, in)
+			}
+		case Anthropic:
+			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
+				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP()), a, in)
+			}
+		}
+	}
+	return routes
+}
+
+func (a Account) openai(c *http.Client) openai.Client {
+	opts := []option.RequestOption{option.WithHTTPClient(c)}
+	if a.BaseURL != "" {
+		opts = append(opts, option.WithBaseURL(a.BaseURL))
+	}
+	if a.APIKey != "" {
+		opts = append(opts, option.WithAPIKey(a.APIKey))
+	}
+	return openai.NewClient(opts...)
+}
+
+func (a Account) anthropic(c *http.Client) anthropic.Client {
+	opts := []claude.RequestOption{claude.WithHTTPClient(c)}
+	if a.BaseURL != "" {
+		opts = append(opts, claude.WithBaseURL(a.BaseURL))
+	}
+	if a.APIKey != "" {
+		opts = append(opts, claude.WithAPIKey(a.APIKey))
+	}
+	return anthropic.NewClient(opts...)
+}
+
+// The metadata of a chat completion: they lead from OpenAI's store back to us.
+const (
+	jobKey  = "job_key"
+	attempt = "attempt"
+)
+
+// Metadata names the job and the attempt, so that a lost answer can be found. It goes
+// with Store: OpenAI keeps completions that were asked for so.
+func Metadata(a *job.Attempt) shared.Metadata {
+	return shared.Metadata{jobKey: a.Key().Text, attempt: a.ID()}
+}
+
+// Stored looks for the completion of an attempt whose answer was lost, in OpenAI's
+// store. Not finding it proves nothing (projects without retention keep none,
+// and listing may lag), so its findings are Happened and CannotTell, never Absent.
+// Anthropic keeps nothing that could be asked for.
+func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion, job.Finding, error) {
+	isOpenAI := func(r Route) bool { return r.Name == o.Route && r.Provider == OpenAI }
+	if !slices.ContainsFunc(s.Routes, isOpenAI) {
+		return nil, job.CannotTell, nil
+	}
+	client := s.OpenAI.openai(http.DefaultClient)
+	page, err := client.Chat.Completions.List(ctx, openai.ChatCompletionListParams{
+		Metadata: shared.Metadata{attempt: o.ClientRequestID}})
+	if err != nil {
+		return nil, job.CannotTell, err
+	}
+	for _, c := range page.Data {
+		if c.Metadata[attempt] == o.ClientRequestID {
+			return &c, job.Happened, nil
+		}
+	}
+	return nil, job.CannotTell, nil
+}
+
+// OpenAIText is the text of a completion. A refusal and an answer that was cut short
+// are permanent failures: asked again, the saved answer would be the same.
+func OpenAIText(c *openai.ChatCompletion) (string, error) {
+	if len(c.Choices) == 0 {
+		return "", job.Failf("PO350 the answer %s has no choices", c.ID)
+	}
+	m := c.Choices[0]
+	switch {
+	case m.Message.Refusal != "":
+		return "", job.Failf("PO351 the model refused: %s", m.Message.Refusal)
+	case m.FinishReason != "stop":
+		return "", job.Failf("PO350 the answer %s is not complete: finish_reason %s", c.ID, m.FinishReason)
+	}
+	return m.Message.Content, nil
+}
+
+// AnthropicText is the text of a message, as OpenAIText.
+func AnthropicText(m *anthropic.Message) (string, error) {
+	switch m.StopReason {
+	case anthropic.StopReasonRefusal:
+		return "", job.Failf("PO351 the model refused")
+	case anthropic.StopReasonEndTurn:
+	default:
+		return "", job.Failf("PO350 the answer %s is not complete: stop_reason %s", m.ID, m.StopReason)
+	}
+	text := ""
+	for _, block := range m.Content {
+		text += block.Text
+	}
+	return text, nil
+}

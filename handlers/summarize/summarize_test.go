@@ -1,0 +1,103 @@
+package summarize
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/paidonce/paidonce/handlers/provider"
+	"github.com/paidonce/paidonce/job"
+)
+
+func handler(t *testing.T, s provider.Settings) *job.Handler {
+	t.Helper()
+	var reg job.Registry
+	job.Register(&reg, New(s))
+	h, ok := reg.Lookup("ticket.summary")
+	if !ok {
+		t.Fatalf("ticket.summary is not registered; there are %v", reg.Names())
+	}
+	return h
+}
+
+func TestKey(t *testing.T) {
+	h := handler(t, provider.Settings{})
+	for _, c := range []struct{ body, key, fault string }{
+		{`{"tenant":"acme","ticket":"48213","revision":3,"thread":"hello"}`, "acme:ticket.summary:48213:v3:p7", ""},
+		{`{"tenant":"acme","ticket":"48213","thread":"hello"}`, "acme:ticket.summary:48213:v0:p7", ""},
+		{`{"tenant":"a:b","ticket":"v1","revision":1,"thread":"hello"}`, "a%3Ab:ticket.summary:%761:v1:p7", ""},
+		{`{"ticket":"48213","revision":3,"thread":"hello"}`, "", "tenant"},
+		{`{"tenant":"acme","revision":3,"thread":"hello"}`, "", "entity"},
+		{`{"tenant":"acme","ticket":"48213","revision":-3,"thread":"hello"}`, "", "negative"},
+		{`{"tenant":"acme","ticket":48213,"thread":"hello"}`, "", "PO403"},
+	} {
+		in, err := h.Decode([]byte(c.body))
+		switch {
+		case c.fault == "" && err != nil:
+			t.Errorf("%s: %v", c.body, err)
+		case c.fault == "" && in.Key.String() != c.key:
+			t.Errorf("%s: key %s, want %s", c.body, in.Key, c.key)
+		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("%s: error %v, want one that names %q", c.body, err, c.fault)
+		}
+	}
+}
+
+// An optional field that is added to the message later must not change old hashes.
+func TestHashLeavesOutEmptyNotify(t *testing.T) {
+	h := handler(t, provider.Settings{})
+	plain, err := h.Decode([]byte(`{"tenant":"acme","ticket":"1","thread":"hello"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, err := h.Decode([]byte(`{"notify":{},"thread":"hello","tenant":"acme","ticket":"1","revision":0}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := h.Decode([]byte(`{"tenant":"acme","ticket":"1","thread":"hello","notify":{"email":"a@b.example"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain.Hash != empty.Hash || plain.Hash == told.Hash {
+		t.Errorf("hashes %s (plain), %s (empty notify), %s (notify): the first two must be equal, the third not", plain.Hash, empty.Hash, told.Hash)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := Ticket{Tenant: "acme", Ticket: "1", Thread: "hello", Notify: Notify{Email: "Ann <ann@acme.example>", Slack: "#support"}}
+	if err := good.check(); err != nil {
+		t.Errorf("%+v: %v", good, err)
+	}
+	for want, bad := range map[string]Ticket{
+		"PO352": {Tenant: "acme", Ticket: "1"},
+		"PO353": {Tenant: "acme", Ticket: "1", Thread: "hello", Notify: Notify{Email: "ann at acme"}},
+	} {
+		err := bad.check()
+		if class, _ := job.ClassOf(err); err == nil || class != job.Permanent || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v (%s), want a permanent %s", bad, err, class, want)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	h := handler(t, provider.Settings{
+		Routes: []provider.Route{
+			{Name: "a", Provider: provider.OpenAI, Model: "m", Timeout: 1e9},
+			{Name: "b", Provider: provider.Anthropic, Model: "n", Timeout: 7e9}},
+		OnUnknown: job.Replay(2), Budget: 5, MaxRun: 9e9, MaxRuns: 4})
+	call, ok := h.Call("summarise")
+	if !ok || call.Policy != job.Replay(2) || call.Timeout != 7e9 || call.Reconcile == nil {
+		t.Errorf("call %+v: settings are not applied", call)
+	}
+	if h.Budget() != 5 || h.MaxRun() != 9e9 || h.MaxRuns() != 4 {
+		t.Errorf("budget %d, max run %s, max runs %d: settings are not applied", h.Budget(), h.MaxRun(), h.MaxRuns())
+	}
+}
+
+func TestUnknownProvider(t *testing.T) {
+	defer func() {
+		if v := recover(); v == nil || !strings.Contains(v.(string), "PO323") {
+			t.Errorf("a route of a provider without a client registered (%v), want a panic with PO323", v)
+		}
+	}()
+	handler(t, provider.Settings{Routes: []provider.Route{{Name: "a", Provider: "nobody", Model: "m", Timeout: 1e9}}})
+}
