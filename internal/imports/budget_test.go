@@ -22,7 +22,7 @@ type dependency struct {
 // (CONTRIBUTING.md); whoever adds one adds a line here and defends it.
 var budget = map[string]dependency{
 	kong:       {"MIT", "the command line: one struct gives flags, environment, help and 'did you mean'; flag has no environment and no reasons"},
-	anthropic:  {"MIT", "handlers use the vendor's SDK unchanged, as users do"},
+	anthropic:  {"Apache-2.0", "handlers use the vendor's SDK unchanged, as users do"},
 	openai:     {"Apache-2.0", "handlers use the vendor's SDK unchanged, as users do"},
 	backoff:    {"MIT", "reconnects and retries with jitter; small, no dependencies"},
 	yaml:       {"MIT", "strict worker.yaml with line, column and excerpt in its errors; viper and koanf read 90 as 90 ns"},
