@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// check finds what single values cannot show: addresses, routes, and settings
+// that contradict each other. The consumer's own windows are checked by package
+// consumer, which knows why.
+func (l *loader) check() {
+	c := l.config
+	for _, s := range c.settings {
+		if schemes := s.tag.Get("schemes"); schemes != "" {
+			l.checkURL(s, strings.Split(schemes, ","))
+		}
+	}
+	if c.Broker.Queue == "" {
+		l.at("PO034", "broker.queue", "the queue needs a name")
+	}
+	if c.Broker.DeadLetter != "" && c.Broker.DeadLetter == c.Broker.Queue {
+		l.at("PO033", "broker.dead_letter", "it is the queue itself (broker.queue, "+l.config.Source("broker.queue").String()+"): what is set aside would come right back; name another")
+	}
+	if c.Retention.Key < c.Retention.Result {
+		l.at("PO032", "retention.key", fmt.Sprintf("it is shorter than retention.result %s (%s): a key must outlive its result, or a late duplicate is paid again; raise it", c.Retention.Result, c.Source("retention.result")))
+	}
+	l.checkListen("http.listen", c.HTTP.Listen)
+	if l.checkListen("http.debug", c.HTTP.Debug) && !loopback(c.HTTP.Debug) {
+		l.at("PO035", "http.debug", "profiles show what is in memory and may be served on loopback only; write 127.0.0.1 and a port")
+	}
+	for _, s := range c.settings {
+		if routes, ok := s.value.Interface().([]Route); ok {
+			l.checkRoutes(s.path, routes)
+		}
+	}
+	l.unused()
+}
+
+// at notes a fault of an effective value.
+func (l *loader) at(code, path, text string) {
+	s, _ := l.setting(path)
+	l.fault(code, path, s.printable(s.show()), l.config.Source(path), text)
+}
+
+func (l *loader) checkURL(s setting, schemes []string) {
+	u, ok := s.value.Interface().(URL)
+	if !ok {
+		panic("config: schemes on " + s.path + ", which is no URL") // a tag of Config
+	}
+	if u.text == "" && s.tag.Get("default") == "" {
+		return
+	}
+	one := "write one that begins with " + strings.Join(schemes, ":, ") + ":"
+	if !slices.Contains(schemes, u.Scheme()) || !strings.Contains(u.text, ":") {
+		l.at("PO008", s.path, one+didYouMean(nearest(u.Scheme(), schemes)))
+		return
+	}
+	if slices.Contains([]string{"memory", "sqlite", "sqs"}, u.Scheme()) {
+		return
+	}
+	rest, ok := strings.CutPrefix(u.text, u.Scheme()+"://")
+	if !ok || rest == "" || rest[0] == '/' {
+		l.at("PO008", s.path, "it names no host; write "+u.Scheme()+"://host/…")
+		return
+	}
+	if strings.HasPrefix(u.Scheme(), "http") {
+		if p, err := url.Parse(u.text); err != nil || p.Host == "" || p.RawQuery != "" || p.Fragment != "" {
+			l.at("PO008", s.path, "it is no base URL; write scheme, host and path only, such as https://gateway.example/v1/")
+		}
+	}
+}
+
+func (l *loader) checkListen(path, addr string) bool {
+	if addr == "" {
+		return false
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		l.at("PO015", path, "write host and port, such as 127.0.0.1:8080")
+		return false
+	}
+	return true
+}
+
+func loopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr) // checked before
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (l *loader) checkRoutes(path string, routes []Route) {
+	if len(routes) == 0 {
+		l.at("PO013", path, "a job needs at least one route")
+	}
+	seen := map[string]bool{}
+	for i, r := range routes {
+		fault := func(field, value, text string) {
+			l.fault("PO013", fmt.Sprintf("%s[%d].%s", path, i, field), value, l.config.Source(path), text)
+		}
+		switch {
+		case r.Name == "":
+			fault("name", "", "a route needs a name")
+		case seen[r.Name]:
+			fault("name", r.Name, "two routes of a job cannot have one name")
+		}
+		seen[r.Name] = true
+		if !slices.Contains(l.Providers, r.Provider) {
+			fault("provider", r.Provider, "write one of "+strings.Join(l.Providers, ", ")+didYouMean(nearest(r.Provider, l.Providers)))
+		}
+		if r.Model == "" {
+			fault("model", "", "a route needs a model")
+		}
+		if r.Timeout == 0 {
+			fault("timeout", "0s", "a route needs a timeout; write 90s")
+		}
+	}
+}
+
+// later is what this version reads and does not act on yet. Whoever sets it should know.
+var later = []struct{ path, text string }{
+	{"prices", "this version has its built-in prices only"},
+	{"retention.", "this version purges nothing"},
+	{"steps.", "this version sends no mail and no Slack messages"},
+	{"broker.endpoint", "it is for SQS, which comes with a later version"},
+	{"broker.region", "it is for SQS, which comes with a later version"},
+}
+
+func (l *loader) unused() {
+	for _, s := range l.config.settings {
+		for _, f := range later {
+			if src := l.config.Source(s.path); strings.HasPrefix(s.path, f.path) && src.Kind != "default" {
+				l.config.warnings = append(l.config.warnings, fmt.Sprintf("PO019 %s (%s) has no effect: %s", s.path, src, f.text))
+			}
+		}
+	}
+}
+
+// LedgerFault says why no ledger can be opened with this configuration, or nil.
+// Commands that need none do not ask.
+func (c *Config) LedgerFault() error {
+	if c.Ledger.URL.Scheme() != "sqlite" {
+		return nil
+	}
+	return Fault{Code: "PO009", Path: "ledger.url", Value: c.Ledger.URL.String(), Source: c.Source("ledger.url"),
+		Text: "the embedded ledger comes with a later version. Set ledger.url (PAIDONCE_LEDGER_URL, --ledger) to postgres://user:password@host/database, or to memory: to try things out (it forgets everything when the process ends)"}
+}
+
+// BrokerFault says why no broker can be opened with this configuration, or nil.
+func (c *Config) BrokerFault() error {
+	if c.Broker.URL.Scheme() != "sqs" {
+		return nil
+	}
+	return Fault{Code: "PO010", Path: "broker.url", Value: c.Broker.URL.String(), Source: c.Source("broker.url"),
+		Text: "SQS comes with a later version. Set broker.url (PAIDONCE_BROKER_URL, --broker) to amqp://user:password@host, or to memory: to try things out"}
+}

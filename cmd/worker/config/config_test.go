@@ -1,0 +1,161 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// routes are the known jobs of the tests.
+func known() map[string][]Route {
+	return map[string][]Route{
+		"ticket.summary":  {{Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: Duration(90 * time.Second)}},
+		"invoice.extract": {{Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: Duration(90 * time.Second)}},
+	}
+}
+
+// load reads a worker.yaml with that text. Its path in faults is worker.yaml.
+func load(t *testing.T, text string, env []string, flags ...Flag) (*Config, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if text != "" {
+		if err := os.WriteFile("worker.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Load(Options{Environ: env, Flags: flags, Jobs: known(), Providers: []string{"openai", "anthropic"}})
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := load(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case c.Ledger.URL.Reveal() != "sqlite:paidonce.db",
+		c.Broker.URL.Reveal() != "memory:", c.Broker.Queue != "jobs", !c.Broker.Declare,
+		c.Consumer.Workers != 64, c.Consumer.Lease.Std() != time.Minute, c.Consumer.SettleWindow.Std() != 10*time.Minute,
+		c.Retention.Key.Std() != 400*24*time.Hour, c.HTTP.Listen != "127.0.0.1:8080",
+		len(c.Jobs["ticket.summary"].Routes) != 1, c.Jobs["ticket.summary"].OnUnknown.String() != "hold":
+		t.Errorf("defaults are not those of the documentation: %v", c.Values())
+	}
+	if s := c.Source("consumer.lease"); s.String() != "default" {
+		t.Errorf("source of an untouched setting is %q", s)
+	}
+}
+
+// The file of the documentation, every section of it.
+func TestWholeFile(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "whole.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, string(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Jobs["ticket.summary"].Routes
+	if len(r) != 2 || r[1] != (Route{"fallback", "anthropic", "claude-haiku-4-5", Duration(2 * time.Minute)}) {
+		t.Errorf("routes %v", r)
+	}
+	if j := c.Jobs["ticket.summary"]; j.OnUnknown.Replays() != 2 || j.Budget.String() != "0.05" || j.MaxRun.Std() != 20*time.Minute {
+		t.Errorf("ticket.summary %+v", j)
+	}
+	if s := c.Source("jobs.ticket.summary.budget_usd"); !strings.HasPrefix(s.String(), "worker.yaml:") {
+		t.Errorf("source of a job's setting is %q", s)
+	}
+	if len(c.Jobs["invoice.extract"].Routes) != 1 {
+		t.Errorf("a job that the file does not name lost its routes: %v", c.Jobs["invoice.extract"])
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	const file = "broker:\n  queue: from-file\n  region: here\n"
+	c, err := load(t, file, []string{"PAIDONCE_BROKER_QUEUE=from-env", "PAIDONCE_LEDGER_URL=", "PAIDONCE_CONSUMER_WORKERS=3"},
+		Flag{"--queue", "broker.queue", "from-flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct{ text, source string }{
+		"broker.queue":     {"from-flag", "flag --queue"},
+		"broker.region":    {"here", "worker.yaml:3:11"},
+		"consumer.workers": {"3", "environment PAIDONCE_CONSUMER_WORKERS"},
+		"ledger.url":       {"sqlite:paidonce.db", "default"}, // an empty variable is no value
+	} {
+		for _, v := range c.Values() {
+			if v.Path == path && (v.Text != want.text || v.Source.String() != want.source) {
+				t.Errorf("%s is %s (%s), want %s (%s)", path, v.Text, v.Source, want.text, want.source)
+			}
+		}
+	}
+}
+
+func TestListFromEnvironment(t *testing.T) {
+	c, err := load(t, "", []string{"PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: a, provider: anthropic, model: m, timeout: 5s}]",
+		"PAIDONCE_JOBS_TICKET_SUMMARY_ON_UNKNOWN=fail"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := c.Jobs["ticket.summary"]
+	if len(j.Routes) != 1 || j.Routes[0].Provider != "anthropic" || !j.OnUnknown.Fails() {
+		t.Errorf("ticket.summary %+v", j)
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	c, err := load(t, "consumer: {lease: &l 90s, drain: *l}\njobs:\n  ticket.summary: {routes: &r [{name: a, provider: openai, model: m, timeout: 5s}]}\n  invoice.extract: {routes: *r}\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Consumer.Drain.Std() != 90*time.Second || c.Jobs["invoice.extract"].Routes[0].Name != "a" {
+		t.Errorf("aliases are not followed: %v", c.Values())
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	_, err := Load(Options{File: "nowhere.yaml", Jobs: known()})
+	if fs, ok := errors.AsType[Faults](err); !ok || fs[0].Error() != "PO001 nowhere.yaml (flag --config): the file cannot be read: no such file or directory" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	c, err := load(t, "steps: {email: {from: a@b.example}}\n", []string{"PAIDONCE_LEDGER_ULR=x", "PAIDONCE_PORT_8080_TCP=tcp://10.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"PO016 environment PAIDONCE_LEDGER_ULR is no setting and is not read; did you mean PAIDONCE_LEDGER_URL?",
+		"PO016 environment PAIDONCE_PORT_8080_TCP is no setting and is not read",
+		"PO019 steps.email.from (worker.yaml:1:23) has no effect: this version sends no mail and no Slack messages",
+	}
+	if got := c.Warnings(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("warnings\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestUsable(t *testing.T) {
+	c, err := load(t, "broker: {url: 'sqs:'}\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		err  error
+		want []string
+	}{
+		{c.LedgerFault(), []string{"PO009 ledger.url sqlite:paidonce.db (default)", "postgres://", "memory:", "PAIDONCE_LEDGER_URL"}},
+		{c.BrokerFault(), []string{"PO010 broker.url sqs: (worker.yaml:1:15)", "amqp://", "PAIDONCE_BROKER_URL"}},
+	} {
+		for _, w := range f.want {
+			if f.err == nil || !strings.Contains(f.err.Error(), w) {
+				t.Errorf("%v does not say %q", f.err, w)
+			}
+		}
+	}
+	if c, _ = load(t, "", []string{"PAIDONCE_LEDGER_URL=memory:"}); c.LedgerFault() != nil || c.BrokerFault() != nil {
+		t.Errorf("memory: is refused: %v, %v", c.LedgerFault(), c.BrokerFault())
+	}
+}

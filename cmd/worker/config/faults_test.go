@@ -1,0 +1,112 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Every kind of fault, as it is printed. One case is one file.
+func TestFaults(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		env        []string
+		flags      []Flag
+		want       []string
+	}{
+		{name: "syntax", file: "ledger: [1\n", want: []string{
+			"PO002 (worker.yaml:1:9): not YAML: sequence end token ']' not found"}},
+		{name: "twice", file: "http: {}\nhttp: {}\n", want: []string{
+			`PO002 (worker.yaml:2:1): not YAML: mapping key "http" already defined at [1:1]`}},
+		{name: "two documents", file: "http: {}\n---\nlog: {}\n", want: []string{
+			"PO002 (worker.yaml:3:4): a second document begins here; keep one"}},
+		{name: "unknown keys", file: "consummer: {lease: 90s}\nconsumer:\n  visibilty: 90s\nlease: 90s\nbroker: {qwertyuiop: 1}\n", want: []string{
+			"PO003 consummer (worker.yaml:1:1): unknown key; did you mean consumer?",
+			"PO003 consumer.visibilty (worker.yaml:3:3): unknown key; did you mean consumer.visibility?",
+			"PO003 lease (worker.yaml:4:1): unknown key; did you mean consumer.lease?",
+			"PO003 broker.qwertyuiop (worker.yaml:5:10): unknown key; take it out"}},
+		{name: "shapes", file: "ledger: postgres://h/d\nlog: [info]\nhttp: {listen: {port: 1}}\nbroker: {<<: {queue: x}}\njobs: {ticket.summary: {routes: primary}}\n", want: []string{
+			"PO004 ledger (worker.yaml:1:9): write its fields below it, one a line",
+			"PO004 log (worker.yaml:2:6): write its fields below it, one a line",
+			"PO004 http.listen (worker.yaml:3:16): write one value, no list and no fields",
+			"PO004 broker << (worker.yaml:4:10): merge keys are not read; write the fields out",
+			"PO004 jobs.ticket.summary.routes (worker.yaml:5:33): write a list: [{name: primary, provider: openai, model: gpt-5-mini, timeout: 90s}]"}},
+		{name: "values", file: "consumer: {workers: many, ack_busy: yes, lease: 90, drain: 1 minute, hold: -5m}\nlog: {level: loud}\n", want: []string{
+			"PO005 consumer.workers many (worker.yaml:1:21): write a whole number",
+			"PO005 consumer.ack_busy yes (worker.yaml:1:37): write true or false",
+			`PO006 consumer.lease 90 (worker.yaml:1:49): "90" has no unit; write 90s if seconds were meant`,
+			`PO006 consumer.drain 1 minute (worker.yaml:1:60): "1 minute" is no duration; write it like 90s, 10m, 1h30m or 30d`,
+			`PO006 consumer.hold -5m (worker.yaml:1:76): "-5m" is negative; write a length of time`,
+			"PO005 log.level loud (worker.yaml:2:14): write one of debug, info, warn, error"}},
+		{name: "empty values", file: "consumer: {lease: , workers: ~}\n", want: []string{
+			`PO006 consumer.lease "" (worker.yaml:1:18): it is empty; write it like 90s, 10m, 1h30m or 30d`,
+			`PO005 consumer.workers "" (worker.yaml:1:30): write a whole number`}},
+		{name: "environment and flags", env: []string{"PAIDONCE_CONSUMER_LEASE=90", "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{"},
+			flags: []Flag{{"--broker", "broker.url", "rabbit"}}, want: []string{
+				`PO006 consumer.lease 90 (environment PAIDONCE_CONSUMER_LEASE): "90" has no unit; write 90s if seconds were meant`,
+				"PO002 jobs.ticket.summary.routes (environment PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES): not YAML: could not find flow mapping end token '}'",
+				"PO008 broker.url (hidden) (flag --broker): write one that begins with amqp:, amqps:, sqs:, memory:"}},
+		{name: "money and policy", file: "jobs:\n  ticket.summary: {budget_usd: 1e-3, on_unknown: replay}\n  invoice.extract: {budget_usd: -1}\n", want: []string{
+			`PO220 jobs.ticket.summary.budget_usd 1e-3 (worker.yaml:2:32): "1e-3" is no amount in dollars: write digits with up to nine decimals, such as 0.25`,
+			`PO324 jobs.ticket.summary.on_unknown replay (worker.yaml:2:50): policy "replay" is none of hold, replay:N (N at least 1), fail`,
+			"PO007 jobs.invoice.extract.budget_usd -1 (worker.yaml:3:33): a budget cannot be negative; 0 is no budget"}},
+		{name: "addresses", file: "ledger: {url: 'mysql://u:hunter2@h/d'}\nbroker: {url: 'amqp:///vhost'}\nproviders: {openai: {base_url: 'https://h/v1?x=1'}, anthropic: {base_url: localhost}}\n", want: []string{
+			"PO008 ledger.url mysql://u:(hidden)@h/d (worker.yaml:1:15): write one that begins with postgres:, postgresql:, sqlite:, memory:",
+			"PO008 broker.url amqp:///vhost (worker.yaml:2:15): it names no host; write amqp://host/…",
+			"PO008 providers.openai.base_url https://h/v1?x=1 (worker.yaml:3:32): it is no base URL; write scheme, host and path only, such as https://gateway.example/v1/",
+			"PO008 providers.anthropic.base_url (hidden) (worker.yaml:3:75): write one that begins with http:, https:"}},
+		{name: "jobs", file: "jobs: {ticket.sumary: {}, payroll: {}}\n", want: []string{
+			"PO012 jobs.ticket.sumary (worker.yaml:1:8): there is no such job; did you mean ticket.summary?",
+			"PO012 jobs.payroll (worker.yaml:1:27): there is no such job; there are invoice.extract, ticket.summary"}},
+		{name: "routes", file: `jobs:
+  ticket.summary:
+    routes:
+      - {name: a, provider: opnai, model: m, timeout: 5s}
+      - {name: a, provider: openai, model: "", timeout: 0s}
+  invoice.extract:
+    routes:
+      - {name: a, provider: openai, timout: 5s}
+      - primary
+      - {name: b, provider: openai, model: [m], timeout: 5}
+`, want: []string{
+			"PO003 jobs.invoice.extract.routes[0].timout (worker.yaml:8:37): unknown key; did you mean timeout?",
+			"PO013 jobs.invoice.extract.routes[0] (worker.yaml:8:9): the route has no model; it needs name, provider, model and timeout",
+			"PO013 jobs.invoice.extract.routes[0] (worker.yaml:8:9): the route has no timeout; it needs name, provider, model and timeout",
+			"PO004 jobs.invoice.extract.routes[1] (worker.yaml:9:9): write a route's fields: {name: primary, provider: openai, model: gpt-5-mini, timeout: 90s}",
+			"PO004 jobs.invoice.extract.routes[2].model (worker.yaml:10:44): write one value, no list and no fields",
+			`PO006 jobs.invoice.extract.routes[2].timeout 5 (worker.yaml:10:58): "5" has no unit; write 5s if seconds were meant`,
+			"PO013 jobs.invoice.extract.routes[2] (worker.yaml:10:9): the route has no model; it needs name, provider, model and timeout",
+			"PO013 jobs.ticket.summary.routes[0].provider opnai (worker.yaml:4:7): write one of openai, anthropic; did you mean openai?",
+			"PO013 jobs.ticket.summary.routes[1].name a (worker.yaml:4:7): two routes of a job cannot have one name",
+			"PO013 jobs.ticket.summary.routes[1].model (worker.yaml:4:7): a route needs a model",
+			"PO013 jobs.ticket.summary.routes[1].timeout 0s (worker.yaml:4:7): a route needs a timeout; write 90s"}},
+		{name: "no routes", file: "jobs: {ticket.summary: {routes: []}}\n", want: []string{
+			"PO013 jobs.ticket.summary.routes [] (worker.yaml:1:33): a job needs at least one route"}},
+		{name: "contradictions", file: "broker: {queue: jobs, dead_letter: jobs}\nretention: {result: 30d, key: 7d}\nhttp: {listen: '8080', debug: '0.0.0.0:6060'}\n", want: []string{
+			"PO033 broker.dead_letter jobs (worker.yaml:1:36): it is the queue itself (broker.queue, worker.yaml:1:17): what is set aside would come right back; name another",
+			"PO032 retention.key 7d (worker.yaml:2:31): it is shorter than retention.result 30d (worker.yaml:2:21): a key must outlive its result, or a late duplicate is paid again; raise it",
+			"PO015 http.listen 8080 (worker.yaml:3:16): write host and port, such as 127.0.0.1:8080",
+			"PO035 http.debug 0.0.0.0:6060 (worker.yaml:3:31): profiles show what is in memory and may be served on loopback only; write 127.0.0.1 and a port"}},
+		{name: "no queue", file: "broker: {queue: ''}\n", want: []string{`PO034 broker.queue "" (worker.yaml:1:17): the queue needs a name`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(t, c.file, c.env, c.flags...)
+			if _, ok := errors.AsType[Faults](err); !ok {
+				t.Fatalf("error %v, want faults", err)
+			}
+			got := strings.Split(err.Error(), "\n")
+			for i := range max(len(got), len(c.want)) {
+				g, w := "(nothing)", "(nothing)"
+				if i < len(got) {
+					g = got[i]
+				}
+				if i < len(c.want) {
+					w = c.want[i]
+				}
+				if g != w {
+					t.Errorf("fault %d\n got %s\nwant %s", i+1, g, w)
+				}
+			}
+		})
+	}
+}
