@@ -15,12 +15,13 @@ import (
 // Attempt is one wire request of a call. A route's Do is given one, and sends at most
 // one paid request under it, by HTTP or after Sent.
 type Attempt struct {
-	run     *Run
-	spec    ledger.Attempt
-	replay  *ledger.Response // a saved answer to play back; nothing is sent then
-	settled func()           // ends a response that user code did not read to its end; nil: none
+	run    *Run
+	spec   ledger.Attempt
+	replay *ledger.Response // a saved answer to play back; nothing is sent then
+	paid   context.Context  // how long the wire request may last, whoever waits for it
 
 	mu     sync.Mutex
+	guard  *guard    // of HTTP; nil: it was not asked for
 	gated  time.Time // when the gate was passed; zero: it was not
 	manual bool      // gated by Sent
 	out    *outcome  // nil: still open
@@ -110,7 +111,7 @@ func (a *Attempt) gate(ctx context.Context) error {
 		return a.unsent(ctx, "gate_unanswered", fmt.Errorf("asking the send gate: %w", err))
 	}
 	if elapsed(issued) > ledger.SendWindow {
-		return a.unsent(ctx, "window_over", fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow))
+		return a.unsent(ctx, "window_over", errWindow)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,8 +167,11 @@ func (a *Attempt) capture(ctx context.Context, o outcome) {
 // close fixes the outcome after Do returned, and returns it; nil when Do sent
 // nothing and asked for nothing.
 func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
-	if a.settled != nil {
-		a.settled()
+	a.mu.Lock()
+	g := a.guard
+	a.mu.Unlock()
+	if g != nil {
+		g.end()
 	}
 	a.mu.Lock()
 	out, gated, manual := a.out, !a.gated.IsZero(), a.manual
@@ -183,6 +187,18 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 		a.run.saw(a, *a.out)
 	}
 	return a.out
+}
+
+// note adds evidence to an attempt that stays open. It gives up with ctx: what it
+// says is repeated when the outcome is recorded.
+func (a *Attempt) note(ctx context.Context, e ledger.Evidence) {
+	e.By, e.Who = ledger.BySender, a.run.cfg.Who
+	id := ledger.AttemptID{Tenant: a.run.cfg.Lease.Key.Tenant, Job: a.run.cfg.Lease.Job, ID: a.spec.ID}
+	ctx, cancel := context.WithTimeout(ctx, a.run.cfg.SettleTimeout)
+	defer cancel()
+	if _, err := a.run.cfg.Ledger.Settle(ctx, id, e); err != nil && ctx.Err() == nil {
+		a.run.cfg.Log.WarnContext(ctx, "answer's id not recorded yet", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String(), "error", err)
+	}
 }
 
 // manualOutcome classifies what user code returned after Sent.

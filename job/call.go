@@ -266,6 +266,7 @@ func (c Call[In, Out]) played(ctx context.Context, j *Run, ref ledger.CallRef, a
 func (c Call[In, Out]) do(ctx context.Context, a *Attempt, rt Route[In, Out], in In) (v any, o *outcome, err error) {
 	pctx, cancel := a.run.paid(ctx, rt.Timeout)
 	defer cancel()
+	a.paid = pctx
 	finished := false
 	defer func() {
 		if !finished {

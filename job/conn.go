@@ -1,0 +1,239 @@
+package job
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// sendGate is an attempt's one way to the wire. It stands above TLS: the first
+// application byte asks the ledger's gate, and whatever comes before it (names,
+// dialling, proxies, handshakes) costs nothing and leaves no mark.
+type sendGate struct {
+	a   *Attempt
+	ctx context.Context // the wire request's
+
+	mu      sync.Mutex
+	state   gateState
+	conn    *gatedConn // the only one that may write once it is open
+	left    bool       // the caller stopped waiting before the first byte
+	cut     bool       // a write failed or was refused after the gate: the request is incomplete
+	decided chan struct{}
+}
+
+type gateState int
+
+const (
+	gateIdle    gateState = iota // nothing was written
+	gateAsking                   // the first write waits for the ledger
+	gateOpen                     // the request is on its way
+	gateRefused                  // nothing was written and nothing will be
+)
+
+var (
+	errGateShut   = errors.New("PO340 the send gate is shut; nothing was written")
+	errWindow     = fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow)
+	errCallerLeft = errors.New("PO341 the caller stopped waiting before the request went out; nothing was sent")
+)
+
+func newSendGate(ctx context.Context, a *Attempt) *sendGate {
+	return &sendGate{a: a, ctx: ctx, decided: make(chan struct{})}
+}
+
+// pass lets c write, or says why not.
+func (g *sendGate) pass(c *gatedConn) error {
+	g.mu.Lock()
+	switch {
+	case g.state == gateOpen && g.conn == c:
+		g.mu.Unlock()
+		return nil
+	case g.state != gateIdle:
+		g.cut = g.cut || c == g.conn
+		g.mu.Unlock()
+		return errGateShut
+	}
+	g.state = gateAsking
+	g.mu.Unlock()
+
+	err := g.ask()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state, g.conn = gateOpen, c
+	if err != nil {
+		g.state, g.conn = gateRefused, nil
+	}
+	close(g.decided)
+	return err
+}
+
+// ask goes through the ledger's gate. It is not cut short by the wire's context: a
+// gate that was asked and given up on leaves a doubt behind, and it takes at
+// most a send window.
+func (g *sendGate) ask() error {
+	if err := context.Cause(g.ctx); err != nil {
+		return err
+	}
+	issued := time.Now()
+	if err := g.a.gate(context.WithoutCancel(g.ctx)); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	left := g.left
+	g.mu.Unlock()
+	switch {
+	case left:
+		return g.a.unsent(g.ctx, "cancelled", errCallerLeft)
+	case g.ctx.Err() != nil:
+		return g.a.unsent(g.ctx, "cancelled", context.Cause(g.ctx))
+	case elapsed(issued) > ledger.SendWindow:
+		return g.a.unsent(g.ctx, "window_over", errWindow)
+	}
+	return nil
+}
+
+// leave is called when nobody waits for the answer any more. Before the first byte it
+// shuts the gate and reports so; later it changes nothing, since the request is paid for.
+func (g *sendGate) leave() (shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left = true
+	if g.state == gateIdle {
+		g.state = gateRefused
+		close(g.decided)
+		return true
+	}
+	return false
+}
+
+// seal ends all writing, after the transport gave up, and reports whether the
+// gate was opened. It waits for an answer of the ledger that is on its way.
+func (g *sendGate) seal() (opened bool) {
+	g.mu.Lock()
+	if g.state == gateIdle {
+		g.state = gateRefused
+		close(g.decided)
+	}
+	g.mu.Unlock()
+	<-g.decided
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	opened = g.state == gateOpen
+	g.state = gateRefused
+	return opened
+}
+
+// incomplete reports whether a part of the request certainly did not go out.
+func (g *sendGate) incomplete() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cut
+}
+
+// gatedConn is a connection whose first application byte asks the gate. It
+// embeds the interface, so that no faster way to write shows through.
+type gatedConn struct {
+	net.Conn
+	gate *sendGate
+}
+
+// Write writes nothing unless the gate is open.
+func (c *gatedConn) Write(p []byte) (int, error) {
+	if err := c.gate.pass(c); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil && n < len(p) {
+		c.gate.mu.Lock()
+		c.gate.cut = true
+		c.gate.mu.Unlock()
+	}
+	return n, err
+}
+
+// stageError says how far a connection got, for the attempt's class.
+type stageError struct {
+	stage string // proxy or tls
+	err   error
+}
+
+// Error names the stage.
+func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *stageError) Unwrap() error { return e.err }
+
+// defaultWire is the base of guarded transports where RunConfig.Wire is nil. Its
+// TLS sessions are shared, since every attempt dials anew.
+var defaultWire = &http.Transport{
+	Proxy:               http.ProxyFromEnvironment,
+	DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+	TLSHandshakeTimeout: 10 * time.Second,
+	TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
+}
+
+// newWire makes the transport of one request: no kept connection, which might be
+// stale and turn a request that never arrived into an unknown one; no
+// HTTP/2, which retries by itself; nothing that writes before the gate is asked.
+func newWire(base *http.Transport, g *sendGate, target *url.URL) (*http.Transport, error) {
+	if base == nil {
+		base = defaultWire
+	}
+	d := dialer{base: base, dial: base.DialContext, dialTLS: base.DialTLSContext}
+	d.defaults()
+	tr := base.Clone()
+	tr.DisableKeepAlives = true
+	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // the base may use them; d has taken them over
+	tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	tr.Protocols = new(http.Protocols)
+	tr.Protocols.SetHTTP1(true)
+	tr.ForceAttemptHTTP2 = false
+	proxy, err := proxyFor(base, target)
+	if err != nil {
+		return nil, err
+	}
+	tr.Proxy = nil
+	if target.Scheme == "https" {
+		d.proxy = proxy // the tunnel is ours to open: its CONNECT is no paid byte
+	} else if proxy != nil {
+		tr.Proxy = http.ProxyURL(proxy)
+	}
+	gated := func(c net.Conn, err error) (net.Conn, error) {
+		if err != nil {
+			return nil, err
+		}
+		return &gatedConn{Conn: c, gate: g}, nil
+	}
+	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return gated(d.dial(ctx, network, addr))
+	}
+	tr.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return gated(d.secure(ctx, network, addr))
+	}
+	return tr, nil
+}
+
+// proxyFor is the proxy for a request, nil for none.
+func proxyFor(base *http.Transport, target *url.URL) (*url.URL, error) {
+	if base.Proxy == nil {
+		return nil, nil
+	}
+	proxy, err := base.Proxy(&http.Request{Method: http.MethodPost, URL: target, Host: target.Host, Header: http.Header{}})
+	if err != nil || proxy == nil {
+		return nil, err
+	}
+	if !slices.Contains([]string{"http", "https"}, proxy.Scheme) {
+		// net/http would greet a SOCKS proxy on the gated connection, and the
+		// greeting would open the gate.
+		return nil, fmt.Errorf("PO342 proxy scheme %q cannot carry paid requests: use an http or https proxy, or dial through it in RunConfig.Wire", proxy.Scheme)
+	}
+	return proxy, nil
+}

@@ -1,0 +1,154 @@
+package job
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// dialer opens the connections of guarded requests, up to where application
+// bytes begin.
+type dialer struct {
+	base    *http.Transport
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	dialTLS func(ctx context.Context, network, addr string) (net.Conn, error) // nil: dial and shake hands
+	proxy   *url.URL                                                          // to tunnel through; nil: none
+}
+
+// defaults takes over the base's older ways to dial.
+func (d *dialer) defaults() {
+	if old := d.base.Dial; d.dial == nil && old != nil { //nolint:staticcheck // an old base may have nothing else
+		d.dial = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
+	}
+	if d.dial == nil {
+		d.dial = (&net.Dialer{Timeout: 30 * time.Second}).DialContext
+	}
+	if old := d.base.DialTLS; d.dialTLS == nil && old != nil { //nolint:staticcheck // as above
+		d.dialTLS = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
+	}
+}
+
+// secure returns a connection to addr whose TLS handshake is over, so that a
+// handshake that fails proves that nothing was sent.
+func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.proxy == nil && d.dialTLS != nil {
+		return d.dialTLS(ctx, network, addr)
+	}
+	if d.proxy == nil {
+		c, err := d.dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return d.handshake(ctx, c, addr)
+	}
+	c, err := d.tunnel(ctx, network, addr)
+	if err != nil {
+		return nil, &stageError{"proxy", err}
+	}
+	return d.handshake(ctx, c, addr)
+}
+
+func (d *dialer) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
+	cfg := &tls.Config{}
+	if d.base.TLSClientConfig != nil {
+		cfg = d.base.TLSClientConfig.Clone()
+	}
+	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS12)
+	cfg.NextProtos = []string{"http/1.1"}
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			host = addr
+		}
+		cfg.ServerName = host
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.base.TLSHandshakeTimeout, 30*time.Second))
+	defer cancel()
+	tc := tls.Client(c, cfg)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, &stageError{"tls", err}
+	}
+	return tc, nil
+}
+
+// tunnel asks the proxy for a connection to addr.
+func (d *dialer) tunnel(ctx context.Context, network, addr string) (net.Conn, error) {
+	port := map[string]string{"http": "80", "https": "443"}[d.proxy.Scheme]
+	hop := net.JoinHostPort(d.proxy.Hostname(), cmp.Or(d.proxy.Port(), port))
+	c, err := d.dial(ctx, network, hop)
+	if err != nil {
+		return nil, err
+	}
+	if d.proxy.Scheme == "https" {
+		if c, err = d.handshake(ctx, c, hop); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.connect(ctx, c, addr); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+const connectTimeout = time.Minute
+
+func (d *dialer) connect(ctx context.Context, c net.Conn, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) }) // ends the reads and writes below
+	defer stop()
+	h, err := d.connectHeader(ctx, addr)
+	if err != nil {
+		return err
+	}
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: h}
+	if err := req.Write(c); err != nil {
+		return fmt.Errorf("asking proxy %s for %s: %w", d.proxy.Host, addr, err)
+	}
+	br := bufio.NewReader(io.LimitReader(c, 64<<10))
+	resp, err := http.ReadResponse(br, req)
+	if err != nil {
+		return fmt.Errorf("asking proxy %s for %s: %w", d.proxy.Host, addr, err)
+	}
+	if f := d.base.OnProxyConnectResponse; f != nil {
+		if err := f(ctx, d.proxy, req, resp); err != nil {
+			return err
+		}
+	}
+	if resp.StatusCode != http.StatusOK || br.Buffered() > 0 {
+		return fmt.Errorf("proxy %s answered %s to a tunnel to %s", d.proxy.Host, resp.Status, addr)
+	}
+	if !stop() { // the deadline may be set already
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (d *dialer) connectHeader(ctx context.Context, addr string) (http.Header, error) {
+	h := d.base.ProxyConnectHeader.Clone()
+	if get := d.base.GetProxyConnectHeader; get != nil {
+		var err error
+		if h, err = get(ctx, d.proxy, addr); err != nil {
+			return nil, err
+		}
+		h = h.Clone()
+	}
+	if h == nil {
+		h = http.Header{}
+	}
+	if u := d.proxy.User; u != nil && h.Get("Proxy-Authorization") == "" {
+		pw, _ := u.Password()
+		h.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+pw)))
+	}
+	return h, nil
+}
