@@ -22,6 +22,7 @@ type Attempt struct {
 
 	mu     sync.Mutex
 	guard  *guard    // of HTTP; nil: it was not asked for
+	asked  bool      // the gate was asked, which happens once
 	gated  time.Time // when the gate was passed; zero: it was not
 	manual bool      // gated by Sent
 	out    *outcome  // nil: still open
@@ -84,9 +85,16 @@ func (a *Attempt) Sent(ctx context.Context) error {
 	return nil
 }
 
-// gate is the last durable write before money. It may be called once an attempt;
-// after nil the caller writes to the wire at once.
+// gate is the last durable write before money. It opens once an attempt; after nil
+// the caller writes to the wire at once.
 func (a *Attempt) gate(ctx context.Context) error {
+	a.mu.Lock()
+	again := a.asked
+	a.asked = true
+	a.mu.Unlock()
+	if again {
+		return errSecond // whatever the first did stays as it is
+	}
 	if a.replay != nil {
 		return a.abort(never, fmt.Errorf("PO330 call %s has a saved answer that its route did not use; nothing was sent", a.spec.Call.Name))
 	}
@@ -104,6 +112,8 @@ func (a *Attempt) gate(ctx context.Context) error {
 	case err == nil:
 	case errors.Is(err, ledger.ErrLate):
 		return a.abort(relook, err)
+	case errors.Is(err, ledger.ErrRequest):
+		return a.abort(never, err)
 	case errors.Is(err, ledger.ErrLost), errors.Is(err, ledger.ErrBudget), errors.Is(err, ledger.ErrCancelled):
 		return a.abort(aborted, a.run.refused(err))
 	default:

@@ -59,6 +59,7 @@ type rule struct {
 var (
 	openAIRules = []rule{
 		{429, 429, anybody, []string{"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}, "spend_limit", ledger.Rejected, later, "no"},
+		{529, 529, provider, nil, "overloaded", ledger.Rejected, soon, "no"},
 		{503, 503, provider, []string{"service_unavailable_error", "service_unavailable", "server_is_overloaded", "overloaded_error", "overloaded", "engine_overloaded", "slow_down"}, "overloaded", ledger.Rejected, soon, "no"},
 	}
 	anthropicRules = []rule{

@@ -63,17 +63,17 @@ func encodeResponse(status int, header http.Header, body []byte) *ledger.Respons
 // decodeResponse reads a saved answer. The body is not copied.
 func decodeResponse(r *ledger.Response, req *http.Request) (*http.Response, error) {
 	if r.Codec != codecHTTP {
-		return nil, fmt.Errorf("PO343 the saved answer is in codec %q, which no HTTP client reads", r.Codec)
+		return nil, fmt.Errorf("PO363 the saved answer is in codec %q, which no HTTP client reads", r.Codec)
 	}
 	src := bytes.NewReader(r.Body)
 	br := bufio.NewReader(src)
 	resp, err := http.ReadResponse(br, req)
 	if err != nil {
-		return nil, fmt.Errorf("PO343 the saved answer is damaged: %w", err)
+		return nil, fmt.Errorf("PO363 the saved answer is damaged: %w", err)
 	}
 	body := r.Body[len(r.Body)-src.Len()-br.Buffered():]
 	if resp.ContentLength != int64(len(body)) {
-		return nil, fmt.Errorf("PO343 the saved answer is damaged: %d bytes of %d", len(body), resp.ContentLength)
+		return nil, fmt.Errorf("PO363 the saved answer is damaged: %d bytes of %d", len(body), resp.ContentLength)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

@@ -40,9 +40,9 @@ const (
 )
 
 var (
-	errGateShut   = errors.New("PO340 the send gate is shut; nothing was written")
+	errGateShut   = errors.New("PO360 the send gate is shut; nothing was written")
 	errWindow     = fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow)
-	errCallerLeft = errors.New("PO341 the caller stopped waiting before the request went out; nothing was sent")
+	errCallerLeft = errors.New("PO361 the caller stopped waiting before the request went out; nothing was sent")
 )
 
 func newSendGate(ctx context.Context, a *Attempt) *sendGate {
@@ -233,7 +233,7 @@ func proxyFor(base *http.Transport, target *url.URL) (*url.URL, error) {
 	if !slices.Contains([]string{"http", "https"}, proxy.Scheme) {
 		// net/http would greet a SOCKS proxy on the gated connection, and the
 		// greeting would open the gate.
-		return nil, fmt.Errorf("PO342 proxy scheme %q cannot carry paid requests: use an http or https proxy, or dial through it in RunConfig.Wire", proxy.Scheme)
+		return nil, fmt.Errorf("PO362 proxy scheme %q cannot carry paid requests: use an http or https proxy, or dial through it in RunConfig.Wire", proxy.Scheme)
 	}
 	return proxy, nil
 }

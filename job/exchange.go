@@ -111,7 +111,7 @@ func (x *exchange) rescue() {
 		return
 	}
 	x.a.run.cfg.Log.Error("the request guard panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	err := fmt.Errorf("PO349 the request guard panicked: %v", v)
+	err := fmt.Errorf("PO369 the request guard panicked: %v", v)
 	x.gate.seal()
 	x.a.finish(outcome{evidence: x.evidence(ledger.Sent, "panic"), err: err})
 	x.fail("unknown", err)
@@ -122,13 +122,13 @@ func (x *exchange) broken(err error) {
 	if !x.gate.seal() {
 		// Nothing was written. If the gate was asked it has ended the attempt itself.
 		x.a.finish(outcome{evidence: notSent(unsentClass(err)), again: soon,
-			err: fmt.Errorf("PO351 nothing was sent to %s: %w", x.host(), err)})
+			err: fmt.Errorf("PO371 nothing was sent to %s: %w", x.host(), err)})
 		x.fail("not_sent", err)
 		return
 	}
 	if werr := x.writing(); werr != nil || x.gate.incomplete() {
 		x.record(outcome{evidence: x.evidence(ledger.NotSent, "cut_request"), again: soon,
-			err: fmt.Errorf("PO351 the request to %s did not go out whole: %w", x.host(), cmp.Or(werr, err))})
+			err: fmt.Errorf("PO371 the request to %s did not go out whole: %w", x.host(), cmp.Or(werr, err))})
 	} else {
 		x.record(x.unknown(lostClass(err), err))
 	}
@@ -157,9 +157,9 @@ func (x *exchange) refused(resp *http.Response) {
 	o := outcome{evidence: x.evidence(r.state, r.class), again: r.again, wait: retryAfter(resp.Header, time.Now())}
 	text := fmt.Sprintf("%s answered %d %s%s%s", x.host(), resp.StatusCode, r.class, colon(e.text), x.named())
 	if r.state == ledger.Sent {
-		o.err = fmt.Errorf("PO350 outcome unknown: %s", text)
+		o.err = fmt.Errorf("PO370 outcome unknown: %s", text)
 	} else {
-		o.err = fmt.Errorf("PO352 %s (billed: %s)", text, r.billed)
+		o.err = fmt.Errorf("PO372 %s (billed: %s)", text, r.billed)
 	}
 	if err != nil {
 		o.err = fmt.Errorf("%w (its body broke off: %w)", o.err, err)
@@ -184,7 +184,7 @@ func (x *exchange) whole(resp *http.Response, media string) {
 		o = x.unknown("timeout", err)
 	case err != nil:
 		o = x.unknown("cut_body", err)
-	case !isObject && !x.plausible(media, resp):
+	case !isObject && !x.plausible(media, resp, body):
 		o = x.unknown("unparsable", fmt.Errorf("a whole body of %d bytes (%s) is no answer of the provider's", len(body), cmp.Or(media, "no content type")))
 	case isObject && (!absent(d.Error) && d.Output == nil && d.Choices == nil || d.Status == "failed"):
 		o = x.faulted(d)
@@ -199,14 +199,19 @@ func (x *exchange) whole(resp *http.Response, media string) {
 	x.deliver(x.response(resp, io.NopCloser(bytes.NewReader(body)), int64(len(body))))
 }
 
-// plausible reports whether a whole body that is no JSON object can be an answer: sound
-// or text of a known provider that names the request, anything of an unknown one
-// that its length or coding shows to be whole.
-func (x *exchange) plausible(media string, resp *http.Response) bool {
-	if media == "" || media == "text/html" || strings.HasSuffix(media, "json") && resp.Header.Get("Content-Encoding") == "" {
-		return x.flavour == generic && media == ""
+// plausible reports whether a body that is no JSON object can be an answer, and a whole
+// one: its length or coding must show that nothing is missing, a page is none, what
+// calls itself JSON must be some, and a known provider names the request.
+func (x *exchange) plausible(media string, resp *http.Response, body []byte) bool {
+	framed := resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.Uncompressed
+	isJSON := media == "application/json" || strings.HasSuffix(media, "+json")
+	switch {
+	case media == "text/html":
+		return false
+	case isJSON && resp.Header.Get("Content-Encoding") == "":
+		return x.flavour == generic && json.Valid(body)
 	}
-	return x.flavour == generic || x.requestID != ""
+	return framed && (x.flavour == generic || media != "" && x.requestID != "")
 }
 
 // readAnswer reads a whole body, up to its limit.
@@ -242,13 +247,13 @@ func (x *exchange) faulted(d document) outcome {
 		class = "overloaded"
 	}
 	return outcome{evidence: x.evidence(ledger.FailedAttempt, class), again: soon,
-		err: fmt.Errorf("PO352 %s broke off the answer%s%s (billed: maybe)", x.host(), colon(clean(cmp.Or(in.Message, in.Type), maxText)), x.named())}
+		err: fmt.Errorf("PO372 %s broke off the answer%s%s (billed: maybe)", x.host(), colon(clean(cmp.Or(in.Message, in.Type), maxText)), x.named())}
 }
 
 // unknown is the outcome of a request that may have been executed.
 func (x *exchange) unknown(class string, err error) outcome {
 	return outcome{evidence: x.evidence(ledger.Sent, class),
-		err: fmt.Errorf("PO350 outcome unknown: %s, %s%s: %w", x.host(), class, x.named(), err)}
+		err: fmt.Errorf("PO370 outcome unknown: %s, %s%s: %w", x.host(), class, x.named(), err)}
 }
 
 // evidence is what was seen so far.

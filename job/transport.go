@@ -19,10 +19,10 @@ const (
 )
 
 var (
-	errSecond   = errors.New("PO344 this attempt has made its one request; nothing was sent (requests that cost nothing go through Free)")
-	errOver     = errors.New("PO345 the attempt is over; nothing was sent")
-	errTooLarge = fmt.Errorf("PO346 the answer is larger than %d bytes", maxAnswer)
-	errWaiting  = errors.New("PO347 the caller stopped waiting; the request goes on and its answer is kept")
+	errSecond   = errors.New("PO364 this attempt has made its one request; nothing was sent (requests that cost nothing go through Free)")
+	errOver     = errors.New("PO365 the attempt is over; nothing was sent")
+	errTooLarge = fmt.Errorf("PO366 the answer is larger than %d bytes", maxAnswer)
+	errWaiting  = errors.New("PO367 the caller stopped waiting; the request goes on and its answer is kept")
 )
 
 // guard is the transport of one attempt. It lets one request out, through the send
@@ -106,7 +106,7 @@ func (g *guard) take() error {
 func (g *guard) prepare(req *http.Request) (*exchange, error) {
 	body, err := readRequest(req)
 	if err != nil {
-		return nil, fmt.Errorf("PO348 the request's body cannot be read; nothing was sent: %w", err)
+		return nil, fmt.Errorf("PO368 the request's body cannot be read; nothing was sent: %w", err)
 	}
 	x := newExchange(g.a, req)
 	x.gate = newSendGate(x.ctx, g.a)
