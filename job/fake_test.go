@@ -24,8 +24,8 @@ type fake struct {
 	sends    int
 	settles  []ledger.Evidence // in order, also the refused ones
 
-	onSend   func(ctx context.Context) error           // before the gate commits
-	onSettle func(n int, e ledger.Evidence) error      // before the nth settle commits, from 1
+	onSend   func(ctx context.Context) error             // before the gate commits
+	onSettle func(n int, e ledger.Evidence) error        // before the nth settle commits, from 1
 	passed   func(ctx context.Context, a ledger.Attempt) // after the gate committed
 }
 
