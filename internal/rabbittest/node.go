@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,7 +27,8 @@ type node struct {
 	name   string
 	cookie string
 
-	spawn chan func() // run on the one thread that owns the children
+	spawn   chan func()    // run on the one thread that owns the children
+	janitor io.WriteCloser // kept, or the collector of garbage would close it
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -81,7 +83,8 @@ func (n *node) startJanitor() error {
 	cmd := exec.Command("/bin/sh", "-c",
 		`cat >/dev/null; i=0; while [ -e "$0" ] && [ $i -lt 50 ]; do rm -rf "$0" 2>/dev/null; i=$((i+1)); sleep 0.2; done`, n.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if _, err := cmd.StdinPipe(); err != nil { // never written, never closed
+	var err error
+	if n.janitor, err = cmd.StdinPipe(); err != nil { // never written, never closed
 		return err
 	}
 	return cmd.Start()
