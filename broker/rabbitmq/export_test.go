@@ -1,0 +1,28 @@
+package rabbitmq
+
+import "time"
+
+// RetryQueues are the names of the queues in which given-back messages wait.
+func RetryQueues(c Config) []string {
+	s, err := c.resolve()
+	if err != nil {
+		panic(err)
+	}
+	var names []string
+	for _, r := range s.rungs {
+		names = append(names, s.rungQueue(r))
+	}
+	return names
+}
+
+// Rung is the delay that a wanted one becomes.
+func Rung(c Config, delay time.Duration) time.Duration {
+	s, err := c.resolve()
+	if err != nil {
+		panic(err)
+	}
+	if delay <= 0 {
+		return 0
+	}
+	return s.rung(delay)
+}

@@ -1,0 +1,171 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/paidonce/paidonce/broker"
+)
+
+// Headers of our own, on copies only. Numbers are int64: the driver writes an int
+// in 32 bits.
+const (
+	ownPrefix      = "x-paidonce-"
+	headerReceives = ownPrefix + "receives" // hand-outs before this copy
+	headerReason   = ownPrefix + "reason"   // why it is a dead letter
+	headerDeadAt   = ownPrefix + "dead-at"  // when it became one, Unix milliseconds
+)
+
+// Headers must fit into one frame with the properties (128 KiB unless the broker is
+// configured otherwise), or the connection goes. A copy has more of them.
+const (
+	maxHeaders     = 96 << 10
+	maxCopyHeaders = 124 << 10
+)
+
+// brokers says which headers are the broker's own. A copy must not carry them:
+// 3.x reads a client's x-death as the message's history and silently drops what
+// looks like a cycle, and CC sends a second copy to whoever it names.
+func brokers(name string) bool {
+	switch name {
+	case "x-death", "x-delivery-count", "x-acquired-count", "x-delivery-time", "CC", "BCC", "x-delay":
+		return true
+	}
+	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-") ||
+		strings.HasPrefix(name, "x-opt-") || strings.HasPrefix(name, ownPrefix)
+}
+
+// sendersHeaders returns the sender's own headers, with their types.
+func sendersHeaders(t amqp.Table) amqp.Table {
+	own := maps.Clone(t)
+	maps.DeleteFunc(own, func(name string, _ any) bool { return brokers(name) })
+	return own
+}
+
+// attributes are the sender's headers as text. Nested tables and lists, which no
+// attribute can be, are left out.
+func attributes(t amqp.Table) map[string]string {
+	var as map[string]string
+	for name, v := range sendersHeaders(t) {
+		var text string
+		switch v := v.(type) {
+		case amqp.Table, []any:
+			continue
+		case nil:
+		case []byte:
+			text = string(v)
+		case time.Time:
+			text = v.UTC().Format(time.RFC3339)
+		default:
+			text = fmt.Sprint(v)
+		}
+		if as == nil {
+			as = map[string]string{}
+		}
+		as[name] = text
+	}
+	return as
+}
+
+// receives counts the hand-outs of d, this one included: what our copies counted,
+// plus what the broker counts since the last copy.
+func receives(d amqp.Delivery) int {
+	before, _ := d.Headers[headerReceives].(int64)
+	n, ok := d.Headers["x-acquired-count"].(int64)
+	if !ok {
+		n, ok = d.Headers["x-delivery-count"].(int64)
+	}
+	if !ok && d.Redelivered {
+		n = 1 // a classic queue knows no more than that
+	}
+	return int(before + n + 1)
+}
+
+// message is what a delivery carries of its sender.
+func message(d amqp.Delivery) broker.Message {
+	return broker.Message{ID: d.MessageId, Body: d.Body, Attributes: attributes(d.Headers)}
+}
+
+// outgoing makes what is sent for m. Attributes with a name that the broker gives
+// a meaning are left out.
+func outgoing(m broker.Message) (amqp.Publishing, error) {
+	p := amqp.Publishing{MessageId: m.ID, Body: m.Body, DeliveryMode: amqp.Persistent, Timestamp: time.Now()}
+	if p.MessageId == "" {
+		p.MessageId = newID()
+	}
+	for name, v := range m.Attributes {
+		if brokers(name) {
+			continue
+		}
+		if p.Headers == nil {
+			p.Headers = amqp.Table{}
+		}
+		p.Headers[name] = v
+	}
+	return p, checkHeaders(p, maxHeaders)
+}
+
+// copyOf makes a copy of d with the sender's headers and properties, and own added
+// to the headers. Expiration and UserId are not copied: the first would end its
+// stay early, the second must be our own login.
+func copyOf(d amqp.Delivery, own amqp.Table) (amqp.Publishing, error) {
+	headers := sendersHeaders(d.Headers)
+	if headers == nil {
+		headers = amqp.Table{}
+	}
+	maps.Copy(headers, own)
+	p := amqp.Publishing{
+		Headers: headers, Body: d.Body, DeliveryMode: amqp.Persistent,
+		MessageId: d.MessageId, CorrelationId: d.CorrelationId, Type: d.Type, AppId: d.AppId, ReplyTo: d.ReplyTo,
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Timestamp: d.Timestamp, Priority: d.Priority,
+	}
+	return p, checkHeaders(p, maxCopyHeaders)
+}
+
+// checkHeaders refuses what would break the connection instead of the call.
+func checkHeaders(p amqp.Publishing, limit int) error {
+	if len(p.MessageId) > 255 {
+		return fmt.Errorf("message id of %d bytes, at most 255: %w", len(p.MessageId), broker.ErrTooLarge)
+	}
+	if err := p.Headers.Validate(); err != nil {
+		return fmt.Errorf("headers: %w", err)
+	}
+	size := 0
+	for name, v := range p.Headers {
+		if len(name) > 255 {
+			return fmt.Errorf("attribute name of %d bytes, at most 255: %w", len(name), broker.ErrTooLarge)
+		}
+		size += len(name) + 16 + sizeOf(v)
+	}
+	if size > limit {
+		return fmt.Errorf("attributes of %d bytes, at most %d: %w", size, limit, broker.ErrTooLarge)
+	}
+	return nil
+}
+
+// sizeOf is about the size of a header's value on the wire.
+func sizeOf(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []byte:
+		return len(v)
+	case amqp.Table:
+		n := 0
+		for name, e := range v {
+			n += len(name) + 16 + sizeOf(e)
+		}
+		return n
+	case []any:
+		n := 0
+		for _, e := range v {
+			n += 16 + sizeOf(e)
+		}
+		return n
+	}
+	return 16
+}
