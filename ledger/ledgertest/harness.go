@@ -62,7 +62,7 @@ type Harness struct {
 // Run puts a ledger through the suite. It calls newHarness once per case, for an
 // empty ledger each time. A case that fails says what is broken.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
-	for _, group := range [][]testCase{} {
+	for _, group := range groups {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Cleanup(func() {
@@ -70,11 +70,16 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 						t.Logf("broken: %s", c.broken)
 					}
 				})
-				c.run(&env{T: t, Harness: newHarness(t)})
+				e := &env{T: t, Harness: newHarness(t)}
+				e.worker = e.join("w1")
+				c.run(e)
 			})
 		}
 	}
 }
+
+// groups are all the cases.
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, finishCases, workerCases, unknownCases, readCases, raceCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.
@@ -82,11 +87,4 @@ type testCase struct {
 	name   string
 	broken string
 	run    func(*env)
-}
-
-// env is what a case works with: the test, its harness, and the checks that
-// cases share.
-type env struct {
-	*testing.T
-	*Harness
 }
