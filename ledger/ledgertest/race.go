@@ -35,12 +35,12 @@ func claimRace(e *env) {
 		workers = append(workers, e.join(fmt.Sprint("racer ", i)))
 	}
 	for n := range rounds(300) {
-		j := &job{env: e, req: e.request(fmt.Sprint(n))}
-		j.key = j.req.Key
+		asked := e.request(fmt.Sprint(n))
+		j := &job{env: e, key: asked.Key}
 		var verdicts [10]atomic.Int32
 		var once sync.Mutex
 		at(racers, func(i int) {
-			r := j.req
+			r := asked
 			r.Token, r.Worker = ledger.NewID(), workers[i%len(workers)]
 			c, err := e.Store.Claim(e.Context(), r)
 			if err != nil {
