@@ -191,7 +191,8 @@ func newWire(base *http.Transport, g *sendGate, target *url.URL) (*http.Transpor
 	d.defaults()
 	tr := base.Clone()
 	tr.DisableKeepAlives = true
-	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // the base may use them; d has taken them over
+	//lint:ignore SA1019 the base may use them; d has taken them over
+	tr.Dial, tr.DialTLS = nil, nil
 	tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	tr.Protocols = new(http.Protocols)
 	tr.Protocols.SetHTTP1(true)

@@ -25,13 +25,15 @@ type dialer struct {
 
 // defaults takes over the base's older ways to dial.
 func (d *dialer) defaults() {
-	if old := d.base.Dial; d.dial == nil && old != nil { //nolint:staticcheck // an old base may have nothing else
+	//lint:ignore SA1019 an old base may have nothing else
+	if old := d.base.Dial; d.dial == nil && old != nil {
 		d.dial = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}
 	if d.dial == nil {
 		d.dial = (&net.Dialer{Timeout: 30 * time.Second}).DialContext
 	}
-	if old := d.base.DialTLS; d.dialTLS == nil && old != nil { //nolint:staticcheck // as above
+	//lint:ignore SA1019 as above
+	if old := d.base.DialTLS; d.dialTLS == nil && old != nil {
 		d.dialTLS = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}
 }

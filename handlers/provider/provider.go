@@ -10,6 +10,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go/v2"
@@ -186,9 +187,9 @@ func AnthropicText(m *anthropic.Message) (string, error) {
 	default:
 		return "", job.Failf("PO350 the answer %s is not complete: stop_reason %s", m.ID, m.StopReason)
 	}
-	text := ""
+	var text strings.Builder
 	for _, block := range m.Content {
-		text += block.Text
+		text.WriteString(block.Text)
 	}
-	return text, nil
+	return text.String(), nil
 }
