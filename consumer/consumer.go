@@ -43,16 +43,18 @@ type Consumer struct {
 	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
 	drainEnd atomic.Pointer[time.Time] // when paid calls are given up; nil: not draining
 
-	mu     sync.Mutex
-	active map[*work]struct{}
-	gone   map[string]bool // jobs without a handler that were logged
+	mu      sync.Mutex
+	active  map[*work]struct{}
+	orphans map[ledger.Key]ledger.ID // tokens of claims that got no answer
+	gone    map[string]bool          // jobs without a handler that were logged
 
-	wake      chan struct{}  // the keeper has something new to keep
-	nextKeep  atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
-	renewDue  atomic.Bool    // the keeper should renew at once
-	runs      sync.WaitGroup // every goroutine that processes a delivery or a job
-	hurry     chan struct{}  // closed: the drain waits no longer
-	hurryOnce sync.Once
+	wake       chan struct{}  // the keeper has something new to keep
+	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
+	renewDue   atomic.Bool    // the keeper should renew at once
+	renewFails bool           // the keeper's own: the last renewal did not go through
+	runs       sync.WaitGroup // every goroutine that processes a delivery or a job
+	hurry      chan struct{}  // closed: the drain waits no longer
+	hurryOnce  sync.Once
 }
 
 // Status is what a readiness probe wants to know.
@@ -69,7 +71,7 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, trace: &cfg.Trace, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
-		active: make(map[*work]struct{}), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
+		active: make(map[*work]struct{}), orphans: make(map[ledger.Key]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil
@@ -110,8 +112,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 func (c *Consumer) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return Status{Joined: c.joined(), Draining: c.drainEnd.Load() != nil, Running: len(c.active)}
+}
+
+// joined reports whether this worker's lease is good as far as it can know.
+func (c *Consumer) joined() bool {
 	d := c.lease.Load()
-	return Status{Joined: d != nil && time.Now().Before(*d), Draining: c.drainEnd.Load() != nil, Running: len(c.active)}
+	return d != nil && time.Now().Before(*d)
 }
 
 // join opens an epoch of this worker, and tries until it has one.
@@ -150,6 +157,9 @@ func (c *Consumer) leave() {
 func (c *Consumer) receive(ctx, paid context.Context) error {
 	wait := again(100*time.Millisecond, 10*time.Second)
 	for {
+		for !c.joined() && ctx.Err() == nil { // a message taken now could not be claimed
+			sleep(ctx, c.cfg.Lease/20)
+		}
 		n, err := c.slots.take(ctx, c.cfg.Workers)
 		if err != nil {
 			return nil // the drain began

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -122,12 +123,21 @@ func (c *Consumer) renew(ctx context.Context) time.Duration {
 			return time.Second
 		}
 	case err != nil:
-		c.log.WarnContext(ctx, "lease not renewed", "error", err, "left", time.Until(before))
+		level := slog.LevelDebug // once is enough until it works again
+		if !c.renewFails {
+			level = slog.LevelWarn
+		}
+		c.renewFails = true
+		c.log.Log(ctx, level, "lease not renewed", "error", err, "left", time.Until(before))
 		if time.Now().After(before) {
 			c.lose()
 		}
 		return min(c.cfg.Lease/10, time.Second)
 	default:
+		if c.renewFails {
+			c.log.InfoContext(ctx, "lease renewed again")
+		}
+		c.renewFails = false
 		c.trace.renewed(time.Until(before))
 		c.lease.Store(&got.Deadline)
 		c.cancelled(got.Cancelled)

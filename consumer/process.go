@@ -104,17 +104,22 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 	}
 }
 
+var errNotJoined = errors.New("PO342 this worker's own lease is over")
+
 // claim asks for the job until the ledger answers; a delivery that the drain
 // finds unclaimed is given back.
 func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger.Claimed, error) {
 	h := w.handler
-	r.Action, r.Token, r.Budget = h.Name(), ledger.NewID(), h.Budget()
+	r.Action, r.Token, r.Budget = h.Name(), c.token(r.Key), h.Budget()
 	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
 	wait := again(100*time.Millisecond, 5*time.Second)
 	wait.MaxElapsedTime = 2 * time.Minute // then it is this message's fault, or nobody's soon
-	return backoff.RetryWithData(func() (ledger.Claimed, error) {
+	claimed, err := backoff.RetryWithData(func() (ledger.Claimed, error) {
 		if ctx.Err() != nil {
 			return ledger.Claimed{}, backoff.Permanent(context.Cause(ctx))
+		}
+		if !c.joined() {
+			return ledger.Claimed{}, errNotJoined
 		}
 		cctx, cancel := settling(ctx)
 		defer cancel()
@@ -128,6 +133,25 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		}
 		return got, err
 	}, wait)
+	if err != nil && !errors.Is(err, ledger.ErrRequest) {
+		c.mu.Lock()
+		c.orphans[r.Key] = r.Token
+		c.mu.Unlock()
+	}
+	return claimed, err
+}
+
+// token names a claim. One that got no answer may have been granted all the same, and
+// nobody else can end it while this worker lives: the next claim of the
+// key takes its token up and is told Run again.
+func (c *Consumer) token(k ledger.Key) ledger.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t, ok := c.orphans[k]; ok {
+		delete(c.orphans, k)
+		return t
+	}
+	return ledger.NewID()
 }
 
 // avoid answers a delivery of a finished job.
