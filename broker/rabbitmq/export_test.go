@@ -1,6 +1,9 @@
 package rabbitmq
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // RetryQueues are the names of the queues in which given-back messages wait.
 func RetryQueues(c Config) []string {
@@ -25,4 +28,13 @@ func Rung(c Config, delay time.Duration) time.Duration {
 		return 0
 	}
 	return s.rung(delay)
+}
+
+// Dial opens and closes a connection as every session does.
+func (b *Broker) Dial(ctx context.Context) error {
+	l, err := b.dial(ctx, "test")
+	if err != nil {
+		return err
+	}
+	return l.conn.Close()
 }

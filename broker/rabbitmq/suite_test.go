@@ -177,6 +177,7 @@ func (b *bench) is(what string, err, want error) {
 func TestSuite(t *testing.T) { brokertest.Run(t, harness) }
 
 func harness(t *testing.T) *brokertest.Harness {
+	t.Parallel() // the cases share nothing but the broker
 	b := newBench(t)
 	b.conf.Prefetch, b.conf.MaxBody = 300, 2<<20
 	proxy, through := b.proxied()

@@ -98,13 +98,19 @@ func consumers(amqpURL, queue string) string {
 // out now, and those that are handed out. A queue that does not exist has none.
 func (s *Server) Depth(t testing.TB, amqpURL, queue string) (ready, unacked int) {
 	t.Helper()
-	v := s.Eval(t, `case rabbit_amqqueue:lookup({resource, %s, queue, %s}) of {error, not_found} -> {0, 0}; {ok, Q} ->
-		{ok, {_, N}, _} = ra:leader_query(amqqueue:get_pid(Q), fun(S) -> {rabbit_fifo:query_messages_ready(S), rabbit_fifo:query_messages_checked_out(S)} end), N end`,
-		bin(vhostOf(amqpURL)), bin(queue))
-	if _, err := fmt.Sscanf(v, "{%d,%d}", &ready, &unacked); err != nil {
-		t.Fatalf("depth of %s: %s", queue, v)
+	var v string
+	for range 500 { // a queue that was made just now has no leader for a moment
+		v = s.Eval(t, `case rabbit_amqqueue:lookup({resource, %s, queue, %s}) of {error, not_found} -> {0, 0}; {ok, Q} ->
+			case ra:leader_query(amqqueue:get_pid(Q), fun(S) -> {rabbit_fifo:query_messages_ready(S), rabbit_fifo:query_messages_checked_out(S)} end) of
+				{ok, {_, N}, _} -> N; E -> E end end`,
+			bin(vhostOf(amqpURL)), bin(queue))
+		if _, err := fmt.Sscanf(v, "{%d,%d}", &ready, &unacked); err == nil {
+			return ready, unacked
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	return ready, unacked
+	t.Fatalf("depth of %s: %s", queue, v)
+	return 0, 0
 }
 
 // AckTimeout sets the broker's ack timeout for channels opened from now on, until
@@ -153,4 +159,24 @@ func (s *Server) number(t testing.TB, format string, args ...any) int {
 // vhostOf is the last part of a URL that VHost returned.
 func vhostOf(amqpURL string) string {
 	return amqpURL[strings.LastIndexByte(amqpURL, '/')+1:]
+}
+
+// CancelConsumers tells the clients that consume from queue that the broker ended
+// their subscriptions, as RabbitMQ 4.3 does after an ack timeout. The queue and the
+// channels stay.
+func (s *Server) CancelConsumers(t testing.TB, amqpURL, queue string) {
+	t.Helper()
+	s.Eval(t, `[rabbit_channel:send_command(element(2, lists:keyfind(channel_pid, 1, C)),
+			{'basic.cancel', element(2, lists:keyfind(consumer_tag, 1, C)), true})
+		|| C <- rabbit_amqqueue:consumers_all(%s),
+		{resource, _, queue, Q} <- [element(2, lists:keyfind(queue_name, 1, C))], Q =:= %s], ok`, bin(vhostOf(amqpURL)), bin(queue))
+}
+
+// User makes a user, or gives one another password, who may do everything in the
+// virtual host of amqpURL.
+func (s *Server) User(t testing.TB, amqpURL, name, password string) {
+	t.Helper()
+	s.Eval(t, `ok = rabbit_auth_backend_internal:put_user(#{name => %s, password => %s, tags => <<>>}, <<"test">>),
+		ok = rabbit_auth_backend_internal:set_permissions(%s, %s, <<".*">>, <<".*">>, <<".*">>, <<"test">>)`,
+		bin(name), bin(password), bin(name), bin(vhostOf(amqpURL)))
 }
