@@ -48,7 +48,7 @@ func newConsumer(b *Broker) *consumer {
 // first call makes the connection. It waits out every loss of the connection.
 //
 // What is prefetched while nobody receives goes back to the queue: at once when
-// ctx ends, after 2 s otherwise.
+// ctx ends, after 2 s (or a tenth of AckTimeout) otherwise.
 //
 // Errors: the cause of ctx, ErrClosed, ErrMismatch.
 func (b *Broker) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {

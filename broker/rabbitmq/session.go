@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// linger is how long a prefetched delivery waits for a Receive.
-	linger = 2 * time.Second
-	// tick is how often a session looks for what waits or is held for too long.
-	tick = 500 * time.Millisecond
+	// maxLinger is how long a prefetched delivery waits for a Receive.
+	maxLinger = 2 * time.Second
+	// maxTick is how often a session looks for what waits or is held for too long.
+	maxTick = 500 * time.Millisecond
 	// flushTime lets the last acks overtake the close that follows them: a
 	// quorum queue drops those still on their way inside the broker.
 	flushTime = 50 * time.Millisecond
@@ -54,7 +54,7 @@ type subscription struct {
 // run keeps the session going until it ends, and says why it did: ErrClosed after
 // an orderly close.
 func (s *session) run(ctx context.Context) error {
-	t := time.NewTicker(tick)
+	t := time.NewTicker(min(maxTick, s.c.b.cfg.AckTimeout/20))
 	defer t.Stop()
 	for {
 		err := s.match(ctx)
@@ -275,7 +275,7 @@ func (s *session) tidy(ctx context.Context) error {
 			h.forget()
 		}
 	}
-	idle := s.sub != nil && c.waiting == 0 && time.Since(c.idleSince) > linger && (len(c.buffer) > 0 || s.sub.out < s.sub.window)
+	idle := s.sub != nil && c.waiting == 0 && time.Since(c.idleSince) > min(maxLinger, c.b.cfg.AckTimeout/10) && (len(c.buffer) > 0 || s.sub.out < s.sub.window)
 	c.mu.Unlock()
 	if len(overdue) > 0 {
 		c.b.count(func(st *status) { st.Overdue += int64(len(overdue)) })
