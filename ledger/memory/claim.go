@@ -27,7 +27,10 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 
 	ids := []string{"J1", "J2", "J2x", "J3", "J3x"}
 	if f.SameInput { // a mismatch writes nothing, whatever else is due
-		ids = append(ids, "J4", "J5", "J19c")
+		ids = append(ids, "J4", "J19c")
+		if _, ok := pick(f, "J5"); ok { // before a take over: its own run may go on
+			return j.running(), nil
+		}
 	}
 	t, ok := pick(f, ids...)
 	if !ok {
@@ -49,7 +52,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	case "J19c":
 		j.cancel(t, now, r.Worker.ID, "")
 	}
-	if t.To == ledger.Running || t.ID == "J5" {
+	if t.To == ledger.Running {
 		return j.running(), nil
 	}
 	return l.answer(j, f, now), nil

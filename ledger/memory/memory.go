@@ -96,15 +96,20 @@ func (r *row) move(t ledger.Transition, now time.Time, actor, reason string) {
 	if to == "" {
 		to = r.State
 	}
-	r.moveTo(to, now, actor, t.ID+" "+t.Name+reason)
+	r.moveTo(to, t, now, actor, reason)
+}
+
+// moveTo is move where a count decides about the state (J8, J9).
+func (r *row) moveTo(to ledger.State, t ledger.Transition, now time.Time, actor, reason string) {
+	r.record(to, now, actor, t.ID+" "+t.Name+reason)
 	if t.Fence {
 		r.Fence++
 	}
 }
 
-// moveTo changes the state where the table leaves it to a count (J8, J9), or not at all.
-func (r *row) moveTo(to ledger.State, now time.Time, actor, reason string) {
-	r.history = append(r.history, ledger.Event{At: now, From: r.State, To: to, Actor: actor, Reason: ledger.Text(reason)})
+// record changes the state and writes the history.
+func (r *row) record(to ledger.State, now time.Time, actor, reason string) {
+	r.history = append(r.history, ledger.Event{At: now, From: r.State, To: to, Actor: ledger.Text(actor), Reason: ledger.Text(reason)})
 	r.State, r.UpdatedAt = to, now
 }
 

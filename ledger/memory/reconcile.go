@@ -145,7 +145,7 @@ func (r *row) keep(f ledger.Facts, v ledger.Resolution, now time.Time, who strin
 	}
 	r.disown()
 	r.NextAt = now.Add(v.NextIn)
-	r.moveTo(r.State, now, who, "kept: "+v.Reason)
+	r.record(r.State, now, who, "kept: "+v.Reason)
 	return nil
 }
 

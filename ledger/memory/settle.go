@@ -97,7 +97,7 @@ func (r *row) capture(a *attempt, e ledger.Evidence, now time.Time) {
 // settled writes the history of J8 and J9: an unknown job that waits for nothing more
 // is ready.
 func (r *row) settled(t ledger.Transition, a *attempt, e ledger.Evidence, now time.Time) {
-	reason := fmt.Sprintf("%s %s, attempt %d %s", t.ID, t.Name, a.N, e.State)
+	reason := fmt.Sprintf(", attempt %d %s", a.N, e.State)
 	if e.Reason != "" {
 		reason += ": " + e.Reason
 	}
@@ -106,7 +106,7 @@ func (r *row) settled(t ledger.Transition, a *attempt, e ledger.Evidence, now ti
 		to, r.NextAt = ledger.Ready, now
 		r.disown()
 	}
-	r.moveTo(to, now, cmp.Or(e.Who, string(e.By)), reason)
+	r.moveTo(to, t, now, cmp.Or(e.Who, string(e.By)), reason)
 }
 
 // merge adds what is new in e to what is known of the attempt, and books the cost.

@@ -1,0 +1,198 @@
+package ledgertest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// The operations of workers, reconcilers, people and time.
+
+// join lets a worker join on both ledgers.
+func (w *world) join(n int) {
+	w.Helper()
+	var ids [2]ledger.WorkerID
+	name := fmt.Sprintf("%s worker %d", w.tenant, n)
+	w.both("join "+name, nil, func(i int, h *Harness) string {
+		var err error
+		ids[i], err = h.Store.Join(w.Context(), ledger.Worker{ID: name, TTL: ttl})
+		return word(err)
+	})
+	if ids[0] != ids[1] { // all later answers are compared by it
+		w.fail("joined as %v, want %v", ids[0], ids[1])
+	}
+	for id := range w.open {
+		if id.ID == name {
+			delete(w.open, id)
+		}
+	}
+	w.workers = append(w.workers, ids[1])
+	w.open[ids[1]] = true
+}
+
+func (w *world) opWorker(*played) {
+	w.Helper()
+	id := w.workers[w.IntN(len(w.workers))]
+	switch w.IntN(4) {
+	case 0:
+		w.join(w.IntN(3))
+	case 1:
+		delete(w.open, id)
+		w.both(fmt.Sprint("leave ", id), nil, func(_ int, h *Harness) string { return word(h.Store.Leave(w.Context(), id)) })
+	case 2:
+		delete(w.lapsed, id)
+		w.both(fmt.Sprint("renew ", id), nil, func(_ int, h *Harness) string {
+			r, err := h.Store.Renew(w.Context(), id, ttl)
+			return word(err) + " cancelled " + keysText(r.Cancelled)
+		})
+	default:
+		if w.open[id] {
+			w.lapsed[id] = true
+			w.both(fmt.Sprint("the lease is over of ", id), nil, func(_ int, h *Harness) string { h.LapseWorker(id); return "" })
+		}
+	}
+}
+
+func keysText(ks []ledger.Key) string {
+	var s []string
+	for _, k := range ks {
+		s = append(s, k.Tenant+"/"+k.Text)
+	}
+	return strings.Join(sorted(s), ", ")
+}
+
+func (w *world) opLapseRun(j *played) {
+	w.Helper()
+	if j.made && w.state(j).State == ledger.Running {
+		w.both("the run deadline is over of "+j.req.Key.Text, j, func(_ int, h *Harness) string { h.LapseRun(j.req.Key); return "" })
+	}
+}
+
+func (w *world) opAge(j *played) {
+	w.Helper()
+	if !j.made {
+		return
+	}
+	k := j.req.Key
+	switch s := w.state(j).State; {
+	case w.chance(2):
+		w.both("time passes for the attempts of "+k.Text, j, func(_ int, h *Harness) string { h.AgeAttempts(k, 2*time.Hour); return "" })
+	case s == ledger.Unknown:
+		w.both("time passes for the unknown "+k.Text, j, func(_ int, h *Harness) string { h.AgeUnknown(k, 2*time.Hour); return "" })
+	default:
+		w.both("time passes for "+k.Text, j, func(_ int, h *Harness) string { h.AgeRow(k, 90*time.Minute); return "" })
+	}
+}
+
+// opDue lets a job be due, or asks what is.
+func (w *world) opDue(j *played) {
+	w.Helper()
+	if s := w.sides[1]; j.made && w.chance(2) {
+		row, err := s.Store.Job(w.Context(), j.req.Key)
+		if err == nil && (row.State == ledger.Ready || row.State == ledger.Unknown) {
+			w.both("it is due: "+j.req.Key.Text, j, func(_ int, h *Harness) string { h.MakeDue(j.req.Key); return "" })
+			return
+		}
+	}
+	grace := pick(w, time.Hour, 5*time.Hour)
+	w.both("due after "+grace.String(), nil, func(_ int, h *Harness) string {
+		due, err := h.Store.Due(w.Context(), 1000, grace)
+		var s []string
+		for _, d := range due {
+			s = append(s, fmt.Sprintf("%s/%s %s %s %q", d.Key.Tenant, d.Key.Text, d.Action, d.InputHash, d.Input))
+		}
+		return word(err) + " " + strings.Join(sorted(s), ", ")
+	})
+}
+
+func (w *world) opSweep(*played) {
+	w.Helper()
+	for id := range w.lapsed {
+		delete(w.open, id)
+		delete(w.lapsed, id)
+	}
+	w.both("sweep", nil, func(_ int, h *Harness) string {
+		s, err := h.Store.Sweep(w.Context(), 1000)
+		return fmt.Sprintf("%s epochs %d lapsed %s cancelled %s", word(err), s.Epochs, keysText(s.Lapsed), keysText(s.Cancelled))
+	})
+	w.sameAll()
+}
+
+func (w *world) sameAll() {
+	w.Helper()
+	for _, j := range w.jobs {
+		w.same(j)
+	}
+}
+
+// opList asks what people ask.
+func (w *world) opList(*played) {
+	w.Helper()
+	f := ledger.Filter{Tenant: w.tenant, State: pick(w, append(ledger.States(), "", "")...), Limit: pick(w, 0, 1, 2)}
+	w.both(fmt.Sprintf("jobs %+v", f), nil, func(_ int, h *Harness) string {
+		var s []string
+		for j, err := range h.Store.Jobs(w.Context(), f) {
+			s = append(s, word(err)+" "+summary(j))
+		}
+		return strings.Join(s, "\n      ")
+	})
+	w.both("unknowns", nil, func(_ int, h *Harness) string {
+		counts, err := h.Store.Unknowns(w.Context())
+		s := word(err)
+		for _, c := range counts {
+			s += fmt.Sprintf(", %s %d %s", c.Action, c.Count, later(c.Oldest))
+		}
+		return s
+	})
+}
+
+func (w *world) opAdopt(*played) {
+	w.Helper()
+	id := w.workers[w.IntN(len(w.workers))]
+	found := map[string]*[2]ledger.Lease{}
+	w.both(fmt.Sprint("adopt by ", id), nil, func(i int, h *Harness) string {
+		as, err := h.Store.Adopt(w.Context(), id, 1000)
+		var s []string
+		for _, a := range as {
+			if found[a.Lease.Key.Text] == nil {
+				found[a.Lease.Key.Text] = new([2]ledger.Lease)
+			}
+			found[a.Lease.Key.Text][i] = a.Lease
+			s = append(s, adoptedText(a))
+		}
+		return word(err) + " " + strings.Join(sorted(s), ", ")
+	})
+	for _, j := range w.jobs {
+		if l := found[j.req.Key.Text]; l != nil {
+			j.leases = append(j.leases, *l)
+		}
+	}
+	w.sameAll()
+}
+
+func adoptedText(a ledger.Adopted) string {
+	s := fmt.Sprintf("%s/%s fence %d %s %s %q replays %d since %s", a.Lease.Key.Tenant, a.Lease.Key.Text, a.Lease.Fence, a.Action, a.InputHash, a.Input, a.Replays, later(a.Since))
+	for _, o := range a.Open {
+		s += " open " + attemptText(o)
+	}
+	return s
+}
+
+func (w *world) opResolve(j *played) {
+	w.Helper()
+	var fence int64
+	if j.made {
+		fence = w.state(j).Fence - int64(w.IntN(4)/3)
+	}
+	w.resolve(j, pick(w, ledger.Keep, ledger.Keep, ledger.GiveUp, ledger.Cancel), fence)
+}
+
+func (w *world) resolve(j *played, a ledger.Action, fence int64) {
+	w.Helper()
+	v := ledger.Resolution{Key: j.req.Key, Fence: fence, Action: a, Reason: "why", By: ledger.ByPerson, Who: "kim", NextIn: pick(w, 0, time.Hour)}
+	w.both(fmt.Sprintf("%s %s under fence %d, next look in %s", a, j.req.Key.Text, fence, v.NextIn), j, func(_ int, h *Harness) string {
+		return releasedText(h.Store.Resolve(w.Context(), v))
+	})
+}
