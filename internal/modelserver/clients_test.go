@@ -258,6 +258,7 @@ func askPlain(stream bool) func(context.Context, string, options) got {
 		g.text, g.requestID, g.err = string(b), resp.Header.Get("X-Request-Id"), err
 		if resp.StatusCode != http.StatusOK {
 			g.status = resp.StatusCode
+			return g
 		}
 		g.complete = strings.HasSuffix(g.text, "data: [DONE]\n\n") || strings.HasSuffix(g.text, "}")
 		return g

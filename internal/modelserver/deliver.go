@@ -1,7 +1,6 @@
 package modelserver
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,7 +19,11 @@ type answer struct {
 
 func (g *generation) answer() answer {
 	if !g.Stream {
-		b := encode(g.body())
+		body := g.body()
+		if g.queued() {
+			body = g.response("queued")
+		}
+		b := encode(body)
 		return answer{chunks: [][]byte{b[:len(b)/2], b[len(b)/2:]}, terminal: 1}
 	}
 	a := answer{stream: true}
@@ -41,10 +44,10 @@ func (g *generation) answer() answer {
 }
 
 func (g *generation) body() object {
-	switch {
-	case g.Route == ChatCompletions:
+	switch g.Route {
+	case ChatCompletions:
 		return g.chatCompletion()
-	case g.Route == Messages:
+	case Messages:
 		return g.message([]object{{"type": "text", "text": g.text}}, "end_turn", g.usage.out)
 	}
 	return g.response("completed")
@@ -53,7 +56,7 @@ func (g *generation) body() object {
 // delivery is one answer on its way to one client.
 type delivery struct {
 	w       http.ResponseWriter
-	ctx     context.Context
+	r       *http.Request
 	fault   Fault
 	answer  answer
 	hold    func()           // until released, or the client is gone
@@ -74,7 +77,7 @@ func (d delivery) run() error {
 		if d.fault.Hold && d.answer.stream && i == d.fault.Events && i > 0 {
 			d.hold()
 		}
-		if d.ctx.Err() != nil {
+		if d.r.Context().Err() != nil {
 			return nil // the client is gone, and the bill says so
 		}
 		last := i == len(d.answer.chunks)-1

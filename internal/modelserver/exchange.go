@@ -3,15 +3,15 @@ package modelserver
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
+	"time"
 )
 
 // exchange is one request that was read and understood, until it is answered.
 type exchange struct {
 	server    *Server
 	w         http.ResponseWriter
-	ctx       context.Context
+	r         *http.Request
 	req       Request
 	key       string
 	requestID string
@@ -20,35 +20,50 @@ type exchange struct {
 // serve takes the request through its fault. An error is one of the bill.
 func (x exchange) serve(f Fault) error {
 	s := x.server
-	if !s.sleep(x.ctx, f.Before) {
+	if !s.sleep(x.r.Context(), f.Before) {
 		return nil
 	}
-	released, forget := s.holds.add(x.key, f.Hold) // before the bill line: who sees that may release
-	defer forget()
-	hold := func() {
-		select {
-		case <-released:
-		case <-x.ctx.Done():
-		case <-s.done:
-		}
-	}
-	d := delivery{w: x.w, ctx: x.ctx, fault: f, hold: hold}
+	released := s.holds.add(x.key, f.Hold) // before the bill line: who sees that may release
+	d := delivery{w: x.w, r: x.r, fault: f, hold: func() { s.wait(x.r.Context(), released) }}
+	finish := func() {}
 	if f.billed() {
 		g := newGeneration(x.req, x.requestID, s.opt.Generate(x.req))
 		n, err := s.bill.add(x.line(g, f))
 		if err != nil {
 			return err
 		}
-		s.stored.add(g)
+		finish = s.stored.begin(g)
 		d.answer, d.settled = g.answer(), func(done bool) error { return s.bill.delivery(n, done) }
 	}
-	if !x.req.Stream || f.Events == 0 {
-		hold()
+	gate := released
+	if x.req.Stream && f.Events > 0 {
+		gate = nil // held in mid-stream, by the delivery
 	}
-	if !s.sleep(x.ctx, s.opt.Latency+f.After) {
+	finished := s.work(gate, s.opt.Latency+f.After, finish)
+	if !x.req.queued() && !s.wait(x.r.Context(), finished) {
 		return nil
 	}
 	return x.end(f, d)
+}
+
+// work is the model at work: until it is released (nil: at once) and d has passed,
+// whether or not its client stays. Then it finishes and closes the channel.
+func (s *Server) work(released <-chan struct{}, d time.Duration, finish func()) <-chan struct{} {
+	finished := make(chan struct{})
+	end := func() {
+		finish()
+		close(finished)
+	}
+	if released == nil && d == 0 {
+		end()
+		return finished
+	}
+	s.active.Go(func() { // the caller is active, so Close is still waiting
+		if (released == nil || s.wait(context.Background(), released)) && s.sleep(context.Background(), d) {
+			end()
+		}
+	})
+	return finished
 }
 
 // end is what the client sees.
@@ -90,22 +105,16 @@ type holds struct {
 	waiting map[string][]chan struct{}
 }
 
-// add registers a hold and returns what ends it, and how to forget it. Without a
-// hold the channel is closed at once.
-func (h *holds) add(key string, hold bool) (released <-chan struct{}, forget func()) {
-	c := make(chan struct{})
+// add registers a hold and returns what ends it; nil without one.
+func (h *holds) add(key string, hold bool) <-chan struct{} {
 	if !hold {
-		close(c)
-		return c, func() {}
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c := make(chan struct{})
 	h.waiting[key] = append(h.waiting[key], c)
-	return c, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.waiting[key] = slices.DeleteFunc(h.waiting[key], func(o chan struct{}) bool { return o == c })
-	}
+	return c
 }
 
 func (h *holds) release(key string) int {

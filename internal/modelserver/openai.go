@@ -59,7 +59,7 @@ func (g *generation) chatEvents() (events [][]byte, terminal int) {
 	return append(events, []byte("data: [DONE]\n\n")), terminal
 }
 
-// response is the responses API's object: in_progress, completed or failed.
+// response is the responses API's object: queued, in_progress, completed or failed.
 func (g *generation) response(status string) object {
 	r := object{
 		"id": g.id, "object": "response", "created_at": g.created.Unix(), "status": status, "model": g.Model,

@@ -48,6 +48,9 @@ func (r Request) MetadataKey() string {
 	return cmp.Or(r.Metadata["job_key"], r.Metadata["user_id"])
 }
 
+// queued reports whether the answer is only that an answer is coming.
+func (r Request) queued() bool { return r.Background && !r.Stream }
+
 var marker = regexp.MustCompile(`\[key:([^\]\n]+)\]`)
 
 // PromptKey is the key in the first marker [key:…] of the prompt.
@@ -103,7 +106,7 @@ func parse(route string, h http.Header, body []byte) (Request, error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return r, fmt.Errorf("We could not parse the JSON body of your request: %w", err)
 	}
-	r.Model, r.Stream, r.Background = in.Model, in.Stream, in.Background
+	r.Model, r.Stream, r.Background = in.Model, in.Stream, in.Background && route == Responses
 	r.IncludeUsage = in.StreamOptions.IncludeUsage
 	r.Store = route == Responses // kept unless declined
 	if in.Store != nil {

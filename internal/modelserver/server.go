@@ -61,7 +61,6 @@ func Start(opt Options) (*Server, error) {
 	s := &Server{
 		opt: opt, url: "http://" + l.Addr().String(), bill: b,
 		script: script{byKey: map[string]*queue{}, requests: map[string]int{}, storm: opt.Storm},
-		stored: stored{byID: map[string]*generation{}},
 		holds:  holds{waiting: map[string][]chan struct{}{}},
 		served: make(chan error, 1), done: make(chan struct{}),
 	}
@@ -80,8 +79,8 @@ func (s *Server) Handler() http.Handler {
 	for _, route := range []string{ChatCompletions, Responses, Messages} {
 		mux.HandleFunc("POST "+route, s.generate(route))
 	}
-	mux.HandleFunc("GET "+Responses+"/{id}", s.getStored)
-	mux.HandleFunc("GET "+ChatCompletions+"/{id}", s.getStored)
+	mux.HandleFunc("GET "+Responses+"/{id}", s.getStored(Responses))
+	mux.HandleFunc("GET "+ChatCompletions+"/{id}", s.getStored(ChatCompletions))
 	mux.HandleFunc("GET "+ChatCompletions, s.listStored)
 	mux.HandleFunc("GET /bill", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Bill()) })
 	mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.RequestsByKey()) })
@@ -138,7 +137,8 @@ func (s *Server) postScript(w http.ResponseWriter, r *http.Request) {
 }
 
 // Release lets go of all answers of key that are held at this moment, and reports
-// how many those are. An answer is held from before its bill line is written.
+// how many those are. An answer is held from before its bill line is written, and
+// whether or not its client is still there.
 func (s *Server) Release(key string) int { return s.holds.release(key) }
 
 // Bill returns the lines so far.
@@ -186,20 +186,25 @@ func (s *Server) fail(err error) {
 	s.failure = cmp.Or(s.failure, err)
 }
 
-// sleep reports whether d passed before the client left or the server was closed.
-func (s *Server) sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+// wait reports whether c was closed before the client left or the server closed.
+func (s *Server) wait(ctx context.Context, c <-chan struct{}) bool {
 	select {
-	case <-t.C:
+	case <-c:
 		return true
 	case <-ctx.Done():
 	case <-s.done:
 	}
 	return false
+}
+
+// sleep is wait for d to pass.
+func (s *Server) sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	over, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return s.wait(ctx, over.Done())
 }
 
 // generate serves one of the routes that cost money.
@@ -220,7 +225,7 @@ func (s *Server) generate(route string) http.HandlerFunc {
 			return
 		}
 		req, err := parse(route, r.Header, body)
-		x := exchange{server: s, w: w, ctx: r.Context(), req: req, key: s.opt.KeyOf(req), requestID: "req_" + rand.Text()}
+		x := exchange{server: s, w: w, r: r, req: req, key: s.opt.KeyOf(req), requestID: "req_" + rand.Text()}
 		header := map[string]string{OpenAI: "x-request-id", Anthropic: "request-id"}[req.Provider]
 		w.Header().Set(header, x.requestID)
 		if err != nil {

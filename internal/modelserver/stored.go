@@ -2,54 +2,73 @@ package modelserver
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 )
 
-// stored are the generations that can be asked for afterwards: evidence for a
-// client that lost the answer. Anthropic has nothing of the kind.
+// stored are the objects that can be asked for afterwards: evidence for a client
+// that lost the answer. Anthropic has nothing of the kind.
 type stored struct {
-	mu   sync.Mutex
-	all  []*generation
-	byID map[string]*generation
+	mu      sync.Mutex
+	entries []*entry
 }
 
-func (s *stored) add(g *generation) {
+type entry struct {
+	*generation
+	body object
+}
+
+// begin stores what may be stored of g and returns what to do when the model has
+// finished. Only a background response is found before that.
+func (s *stored) begin(g *generation) (finish func()) {
 	if !g.Store || g.Route == Messages {
-		return
+		return func() {}
 	}
+	e := &entry{generation: g}
+	put := func(body object) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.body == nil {
+			s.entries = append(s.entries, e)
+		}
+		e.body = body
+	}
+	if g.Background {
+		put(g.response("in_progress"))
+	}
+	return func() { put(g.body()) }
+}
+
+// find returns the objects of a route that satisfy ok, oldest first.
+func (s *stored) find(route string, ok func(*generation) bool) []object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all, s.byID[g.id] = append(s.all, g), g
-}
-
-// getStored is GET /v1/responses/{id} and GET /v1/chat/completions/{id}.
-func (s *Server) getStored(w http.ResponseWriter, r *http.Request) {
-	s.stored.mu.Lock()
-	g := s.stored.byID[r.PathValue("id")]
-	s.stored.mu.Unlock()
-	if g == nil || r.URL.Path != g.Route+"/"+g.id {
-		notFound := refusal{openai: "invalid_request_error", message: "There is nothing with this id."}
-		writeJSON(w, http.StatusNotFound, openaiError(notFound))
-		return
-	}
-	writeJSON(w, http.StatusOK, g.body())
-}
-
-// listStored is GET /v1/chat/completions?metadata[k]=v: all on one page, oldest
-// first.
-func (s *Server) listStored(w http.ResponseWriter, r *http.Request) {
-	page := []object{}
-	s.stored.mu.Lock()
-	all := slices.Clone(s.stored.all)
-	s.stored.mu.Unlock()
-	for _, g := range all {
-		if g.Route == ChatCompletions && matches(g, r.URL.Query()) {
-			page = append(page, g.body())
+	found := []object{}
+	for _, e := range s.entries {
+		if e.Route == route && ok(e.generation) {
+			found = append(found, e.body)
 		}
 	}
-	writeJSON(w, http.StatusOK, object{"object": "list", "data": page, "has_more": false})
+	return found
+}
+
+// getStored is GET of a route with an id.
+func (s *Server) getStored(route string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		found := s.stored.find(route, func(g *generation) bool { return g.id == r.PathValue("id") })
+		if len(found) == 0 {
+			writeJSON(w, http.StatusNotFound, openaiError(refusal{
+				openai: "invalid_request_error", message: "There is nothing with this id."}))
+			return
+		}
+		writeJSON(w, http.StatusOK, found[0])
+	}
+}
+
+// listStored is GET /v1/chat/completions?metadata[k]=v: all on one page.
+func (s *Server) listStored(w http.ResponseWriter, r *http.Request) {
+	found := s.stored.find(ChatCompletions, func(g *generation) bool { return matches(g, r.URL.Query()) })
+	writeJSON(w, http.StatusOK, object{"object": "list", "data": found, "has_more": false})
 }
 
 // matches reports whether the metadata has all that the query names.
