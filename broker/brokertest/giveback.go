@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 // giveBackCases: deliveries that are not done with.
 var giveBackCases = []testCase{
 	{"nack without delay", "a released job waits for a visibility timeout, or is lost", nackAtOnce},
+	{"nack wakes who waits", "a released job lies there while a worker waits for one", nackWakes},
 	{"nack with delay", "a job that should wait is tried at once and burns its receives", nackDelayed},
 	{"nack keeps the message", "the copy that comes back has lost its attributes or carries the adapter's own", nackKeepsMessage},
 	{"short delay behind a long one", "a job that waits long holds up all that wait less", nackNoHeadOfLine},
@@ -53,6 +55,33 @@ func nackAtOnce(e *env) {
 	}
 	other := e.Second()
 	e.ack(other, e.one(other))
+	e.drained()
+}
+
+func nackWakes(e *env) {
+	e.publishText("a")
+	d := e.one(e.Source)
+	// The broker may hand it to either.
+	ctx, cancel := context.WithCancel(e.patient())
+	defer cancel()
+	other := e.Second()
+	own, others := e.receiving(ctx, e.Source, 1), e.receiving(ctx, other, 1)
+	time.Sleep(20 * time.Millisecond) // so that they wait; they may also come late
+	e.nack(d, 0)
+	var again []broker.Delivery
+	by, left := e.Source, others
+	select {
+	case r := <-own:
+		again = e.brought(r)
+	case r := <-others:
+		again, by, left = e.brought(r), other, own
+	}
+	e.same(again[0].Message, d.Message)
+	e.ack(by, again...)
+	cancel()
+	if r := <-left; len(r.ds) > 0 || !errors.Is(r.err, context.Canceled) {
+		e.Errorf("the receive that got nothing: %d deliveries and error %v", len(r.ds), r.err)
+	}
 	e.drained()
 }
 
@@ -167,12 +196,13 @@ func extendHeld(e *env) {
 }
 
 func extendLimit(e *env) {
+	if e.MaxHold == 0 {
+		e.Skip("this broker has no limit, or none that its adapter knows")
+	}
 	e.publishText("very long job")
 	d := e.one(e.Source)
-	_, err := e.Source.Extend(e.patient(), d, 1000*time.Hour)
-	if err != nil {
-		e.is("extend by 1000 h", err, broker.ErrLimit)
-	}
+	_, err := e.Source.Extend(e.patient(), d, e.MaxHold+time.Minute)
+	e.is("extend past the limit", err, broker.ErrLimit)
 	e.depth(0, 1)
 	e.nothing(e.Second())
 	e.ack(e.Source, d)

@@ -89,6 +89,10 @@ type Harness struct {
 	// than tab, line feed and carriage return.
 	TextOnly bool
 
+	// MaxHold is the longest a delivery is held from its hand-out on: Extend past
+	// it returns ErrLimit. 0: there is no limit, or it is not known.
+	MaxHold time.Duration
+
 	// Backlog is the largest number of messages that the suite may have in the
 	// queue at once. 0: 500.
 	Backlog int

@@ -39,7 +39,12 @@ func (e *env) receiving(ctx context.Context, s broker.Source, n int) <-chan rece
 // brought deliveries.
 func (e *env) answer(from <-chan received) []broker.Delivery {
 	e.Helper()
-	r := <-from
+	return e.brought(<-from)
+}
+
+// brought checks that a Receive has brought deliveries.
+func (e *env) brought(r received) []broker.Delivery {
+	e.Helper()
 	if r.err != nil {
 		e.Fatalf("waiting receive: %v", r.err)
 	}

@@ -13,9 +13,10 @@ import (
 // TestSuite runs the broker suite over each likeness the queue can take.
 func TestSuite(t *testing.T) {
 	for name, opts := range map[string]memory.Options{
-		"visibility clock":     {Visibility: time.Minute},
-		"held while connected": {NoDeadline: true},
-		"ack timeout":          {Visibility: time.Minute, MaxHold: time.Minute},
+		"visibility clock":                  {Visibility: time.Minute},
+		"held while connected":              {NoDeadline: true},
+		"held while connected, ack timeout": {NoDeadline: true, MaxHold: time.Minute},
+		"ack timeout":                       {Visibility: time.Minute, MaxHold: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			brokertest.Run(t, func(t *testing.T) *brokertest.Harness { return harness(t, opts) })
@@ -28,6 +29,10 @@ func harness(t *testing.T, opts memory.Options) *brokertest.Harness {
 	q := memory.New(opts)
 	t.Cleanup(func() { q.Close() })
 	source := q.Source()
+	maxHold := opts.MaxHold
+	if opts.NoDeadline {
+		maxHold = 0 // not known to its sources
+	}
 	return &brokertest.Harness{
 		Source:    source,
 		Second:    func() broker.Source { return q.Source() },
@@ -58,5 +63,6 @@ func harness(t *testing.T, opts memory.Options) *brokertest.Harness {
 		CountsReceives: true,
 		Ordered:        true,
 		MaxBody:        opts.MaxBody,
+		MaxHold:        maxHold,
 	}
 }
