@@ -129,6 +129,13 @@ func (a *Attempt) gate(ctx context.Context) error {
 	return nil
 }
 
+// used reports whether the gate was asked.
+func (a *Attempt) used() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
 // elapsed is the longer of wall-clock and monotonic time since t: Go's monotonic
 // clock stands still while a machine sleeps, and the wall clock may be set back.
 func elapsed(t time.Time) time.Duration {

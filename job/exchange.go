@@ -120,9 +120,12 @@ func (x *exchange) rescue() {
 // broken ends a request that has no response.
 func (x *exchange) broken(err error) {
 	if !x.gate.seal() {
-		// Nothing was written. If the gate was asked it has ended the attempt itself.
-		x.a.finish(outcome{evidence: notSent(unsentClass(err)), again: soon,
-			err: fmt.Errorf("PO371 nothing was sent to %s: %w", x.host(), err)})
+		// Nothing was written. A gate that refused has ended the attempt itself, and one
+		// that Sent had opened before is for Sent's outcome.
+		if !errors.Is(err, errSecond) {
+			x.a.finish(outcome{evidence: notSent(unsentClass(err)), again: soon,
+				err: fmt.Errorf("PO371 nothing was sent to %s: %w", x.host(), err)})
+		}
 		x.fail("not_sent", err)
 		return
 	}

@@ -69,7 +69,9 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x, err := g.prepare(req)
 	if err != nil {
-		g.a.finish(outcome{evidence: notSent("request"), again: never, err: err})
+		if !g.a.used() {
+			g.a.finish(outcome{evidence: notSent("request"), again: never, err: err})
+		}
 		return synthetic(req, "not_sent", err), nil
 	}
 	go x.run()
@@ -94,7 +96,7 @@ func (g *guard) take() error {
 	switch {
 	case g.over:
 		return errOver
-	case g.shot:
+	case g.shot, g.a.used():
 		return errSecond
 	}
 	g.shot = true
