@@ -43,6 +43,7 @@ type exchange struct {
 	requestID string
 	objectID  string
 	usage     ledger.Usage
+	tee       *tee   // of an event stream
 	noteDone  func() // ends the note of a stream's id; nil: there is none
 }
 
@@ -106,15 +107,28 @@ func (x *exchange) run() {
 // rescue turns a panic of this package into an unknown outcome: the answer of a
 // paid request must not take the process down, and the jobs beside it.
 func (x *exchange) rescue() {
-	v := recover()
-	if v == nil {
+	err := x.log(recover())
+	if err == nil {
 		return
 	}
-	x.a.run.cfg.Log.Error("the request guard panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	err := fmt.Errorf("PO369 the request guard panicked: %v", v)
 	x.gate.seal()
 	x.a.finish(outcome{evidence: x.evidence(ledger.Sent, "panic"), err: err})
 	x.fail("unknown", err)
+	if x.tee != nil { // user code may be reading
+		x.tee.pass(x.tee.text, x.tee.let, err)
+	}
+}
+
+// caught is rescue for what the outcome does not depend on.
+func (x *exchange) caught() { x.log(recover()) }
+
+// log logs a panic and makes an error of it; nil for none.
+func (x *exchange) log(v any) error {
+	if v == nil {
+		return nil
+	}
+	x.a.run.cfg.Log.Error("the request guard panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	return fmt.Errorf("PO369 the request guard panicked: %v", v)
 }
 
 // broken ends a request that has no response.

@@ -96,6 +96,7 @@ func (b *teeBody) Close() error {
 // it is let through when it is on record: who sees a terminal event stops there.
 func (x *exchange) stream(resp *http.Response) {
 	t := newTee()
+	x.tee = t
 	r := &reading{strict: x.flavour != generic}
 	x.deliver(x.response(resp, newTeeBody(x.caller.Context(), t), -1))
 	text, end, err := x.pump(resp.Body, t, r)
@@ -182,6 +183,7 @@ func (x *exchange) noted(r *reading) {
 	x.noteDone = func() { cancel(); <-done }
 	go func() {
 		defer close(done)
+		defer x.caught()
 		x.a.note(ctx, e)
 	}()
 }
