@@ -27,7 +27,7 @@ func TestSettleRetried(t *testing.T) {
 			f := &fake{}
 			failed := 0
 			f.onSettle = func(_ int, e ledger.Evidence) error {
-				if e.State == ledger.Received && failed < 3 {
+				if e.State == ledger.Received && failed < 2 {
 					failed++
 					return errStore
 				}
@@ -40,7 +40,7 @@ func TestSettleRetried(t *testing.T) {
 				}
 				return s, err
 			})
-			if got.err != nil || !got.out.Complete || failed != 3 {
+			if got.err != nil || !got.out.Complete || failed != 2 {
 				t.Errorf("%+v, %v after %d failed tries", got.out, got.err, failed)
 			}
 			replay(t, f, c, got.out, "http://127.0.0.1:1")

@@ -367,9 +367,9 @@ func TestNothingLeft(t *testing.T) {
 		}
 	})
 	before := runtime.NumGoroutine()
-	for range 20 {
+	for range 10 {
 		f := &fake{}
-		ask(t, testRun(t, f, nil), "openai", 100*time.Millisecond, func(ctx context.Context, a *Attempt) (string, error) {
+		ask(t, testRun(t, f, nil), "openai", 50*time.Millisecond, func(ctx context.Context, a *Attempt) (string, error) {
 			req, err := http.NewRequestWithContext(ctx, "POST", l.url(), strings.NewReader("{}"))
 			if err != nil {
 				return "", err
