@@ -47,13 +47,16 @@ const (
 // rule says what a refusal means. The first that fits counts.
 type rule struct {
 	from, to int      // statuses
-	by       whose    //
+	by       whose    // who must have written the body
 	words    []string // one of them is the error's type or code; nil: any
 	class    string   // "" stands for http_ and the status
 	state    ledger.AttemptState
 	again    again
 	billed   string // no, maybe, likely: for people
 }
+
+// spendWords are Anthropic's for limits that no waiting of minutes cures.
+var spendWords = []string{"enforced_spend_limit_reached", "contract_spend_limit_reached", "linked_organization_spend_limit_reached", "billing_error"}
 
 // The tables. Evidence that no row knows is no evidence: unknown.
 var (
@@ -63,7 +66,8 @@ var (
 		{503, 503, provider, []string{"service_unavailable_error", "service_unavailable", "server_is_overloaded", "overloaded_error", "overloaded", "engine_overloaded", "slow_down"}, "overloaded", ledger.Rejected, soon, "no"},
 	}
 	anthropicRules = []rule{
-		{400, 499, anybody, []string{"enforced_spend_limit_reached", "contract_spend_limit_reached", "linked_organization_spend_limit_reached", "billing_error"}, "spend_limit", ledger.Rejected, later, "no"},
+		{400, 403, anybody, spendWords, "spend_limit", ledger.Rejected, later, "no"},
+		{429, 429, anybody, spendWords, "spend_limit", ledger.Rejected, later, "no"},
 		{503, 503, provider, []string{"overloaded_error"}, "overloaded", ledger.Rejected, soon, "no"},
 		{529, 529, provider, []string{"overloaded_error"}, "overloaded", ledger.Rejected, soon, "no"},
 	}
