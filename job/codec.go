@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,11 @@ func kept(name string) bool {
 	return true
 }
 
+// unsound reports whether a name or value of a header would not be read back.
+func unsound(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
 // encodeResponse saves an answer so that decodeResponse gives the same one. Headers
 // are in the order of their names: the same answer is the same bytes.
 func encodeResponse(status int, header http.Header, body []byte) *ledger.Response {
@@ -49,7 +55,7 @@ func encodeResponse(status int, header http.Header, body []byte) *ledger.Respons
 	fmt.Fprintf(&b, "HTTP/1.1 %03d %s\r\n", status, http.StatusText(status))
 	h := http.Header{}
 	for k, v := range header {
-		if kept(k) {
+		if kept(k) && !slices.ContainsFunc(append([]string{k}, v...), unsound) {
 			h[k] = v
 		}
 	}
