@@ -175,6 +175,7 @@ func (c Call[In, Out]) answer(ctx context.Context, j *Run, ref ledger.CallRef, i
 // outcome of relook asks the caller to look again.
 func (c Call[In, Out]) routes(ctx context.Context, j *Run, ref ledger.CallRef, late int64, in In) (any, *outcome, error) {
 	var o *outcome
+	var ends []outcome // the last of each route
 	var errs []error
 	for _, rt := range c.Routes {
 		for n := 0; ; n++ {
@@ -192,8 +193,9 @@ func (c Call[In, Out]) routes(ctx context.Context, j *Run, ref ledger.CallRef, l
 				break
 			}
 		}
+		ends = append(ends, *o)
 	}
-	return nil, o, c.exhausted(o, errs)
+	return nil, o, c.exhausted(ends, errs)
 }
 
 // replayed reports whether the policy let this run go on past an unknown attempt
@@ -212,19 +214,29 @@ func (c Call[In, Out]) replayed(ctx context.Context, j *Run) bool {
 	return err == nil
 }
 
-// exhausted is the error of a call that no route answered: permanent when no
-// waiting helps on any of them.
-func (c Call[In, Out]) exhausted(o *outcome, errs []error) error {
+// exhausted is the error of a call that no route answered: as soon as waiting helps
+// on one of them the job is to be tried again, and it is permanent when it helps on none.
+func (c Call[In, Out]) exhausted(ends []outcome, errs []error) error {
 	err := fmt.Errorf("call %s has no answer: %w", c.Name, errors.Join(errs...))
-	switch {
-	case o.evidence.State == ledger.Sent: // a replay is on record; the next run makes it
-		return Retry(err)
-	case o.again == never:
-		return Fail(err)
-	case o.again == later:
-		return RetryIn(max(o.wait, 10*time.Minute), err)
+	in, again := time.Duration(0), false
+	for _, o := range ends {
+		wait := o.wait
+		switch {
+		case o.evidence.State == ledger.Sent: // a replay is on record; the next run makes it
+			wait = 0
+		case o.again == never:
+			continue
+		case o.again == later:
+			wait = max(wait, 10*time.Minute)
+		}
+		if !again || wait < in {
+			in, again = wait, true
+		}
 	}
-	return RetryIn(o.wait, err)
+	if !again {
+		return Fail(err)
+	}
+	return RetryIn(in, err)
 }
 
 // attempt sends one request and classifies its end.
@@ -303,7 +315,11 @@ func (b Backoff) wait(ctx context.Context, n int, o *outcome) bool {
 	if first <= 0 {
 		first = time.Second
 	}
-	d := max(min(first<<min(n, 20), ceil), o.wait)
+	d := min(first, ceil)
+	for i := 0; i < n && d < ceil; i++ {
+		d = min(2*d, ceil)
+	}
+	d = max(d, o.wait)
 	d += time.Duration(rand.Int64N(int64(d)/4 + 1))
 	select {
 	case <-ctx.Done():
