@@ -59,7 +59,7 @@ type delivery struct {
 	r       *http.Request
 	fault   Fault
 	answer  answer
-	hold    func()           // until released, or the client is gone
+	hold    func() bool      // until released; false: the client is gone
 	settled func(bool) error // the bill's delivered mark
 }
 
@@ -74,8 +74,8 @@ func (d delivery) run() error {
 	}
 	d.header()
 	for i, chunk := range d.answer.chunks[:n] {
-		if d.fault.Hold && d.answer.stream && i == d.fault.Events && i > 0 {
-			d.hold()
+		if d.fault.Hold && d.answer.stream && i == d.fault.Events && i > 0 && !d.hold() {
+			return nil
 		}
 		if d.r.Context().Err() != nil {
 			return nil // the client is gone, and the bill says so

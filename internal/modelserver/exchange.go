@@ -24,7 +24,7 @@ func (x exchange) serve(f Fault) error {
 		return nil
 	}
 	released := s.holds.add(x.key, f.Hold) // before the bill line: who sees that may release
-	d := delivery{w: x.w, r: x.r, fault: f, hold: func() { s.wait(x.r.Context(), released) }}
+	d := delivery{w: x.w, r: x.r, fault: f, hold: func() bool { return s.wait(x.r.Context(), released) }}
 	finish := func() {}
 	if f.billed() {
 		g := newGeneration(x.req, x.requestID, s.opt.Generate(x.req))
