@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,7 +74,9 @@ func TestHoldInMidStream(t *testing.T) {
 	}
 	ms := start(t, modelserver.Options{})
 	ms.ScriptAny(modelserver.Fault{Hold: true, Events: 1})
-	resp, err := http.Post(ms.URL()+modelserver.Responses, "application/json",
+	front := httptest.NewServer(ms.Handler()) // whose connections Close does not end
+	defer front.Close()
+	resp, err := http.Post(front.URL+modelserver.Responses, "application/json",
 		strings.NewReader(`{"model":"m","stream":true,"input":"x"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -327,6 +331,22 @@ func TestClose(t *testing.T) {
 	again := start(t, modelserver.Options{Addr: strings.TrimPrefix(ms.URL(), "http://")})
 	if g := askChat(t.Context(), again.URL(), noRetries()); g.err != nil {
 		t.Error(g.err)
+	}
+}
+
+// Close waits for the model, so that nothing is written to the bill after it.
+func TestCloseWaits(t *testing.T) {
+	entered, left := make(chan struct{}), atomic.Bool{}
+	ms := start(t, modelserver.Options{Generate: func(modelserver.Request) string {
+		close(entered)
+		time.Sleep(50 * time.Millisecond)
+		left.Store(true)
+		return ""
+	}})
+	go askChat(t.Context(), ms.URL(), noRetries())
+	<-entered
+	if err := ms.Close(); err != nil || !left.Load() {
+		t.Errorf("closed with a request in hand (%v)", err)
 	}
 }
 
