@@ -99,10 +99,16 @@ func TestHoldInMidStream(t *testing.T) {
 func TestLeaveBeforeGeneration(t *testing.T) {
 	ms := start(t, modelserver.Options{})
 	ms.ScriptAny(modelserver.Fault{Before: time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if g := askChat(ctx, ms.URL(), noRetries()); !errors.Is(g.err, context.DeadlineExceeded) {
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan got, 1)
+	go func() { answered <- askChat(ctx, ms.URL(), noRetries()) }()
+	eventually(t, func() bool { return ms.Requests() == 1 })
+	leave()
+	if g := <-answered; !errors.Is(g.err, context.Canceled) {
 		t.Errorf("client got %+v", g)
+	}
+	if err := ms.Close(); err != nil {
+		t.Error(err)
 	}
 	if ms.Requests() != 1 || len(ms.Bill()) != 0 {
 		t.Errorf("%d requests, bill %+v", ms.Requests(), ms.Bill())

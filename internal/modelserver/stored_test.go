@@ -17,22 +17,27 @@ import (
 // A late answer is paid for and reaches nobody, but the provider has it.
 func TestLateAnswer(t *testing.T) {
 	ms := start(t, modelserver.Options{})
-	ms.ScriptAny(modelserver.Fault{After: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if g := askResponses(ctx, ms.URL(), noRetries()); !errors.Is(g.err, context.DeadlineExceeded) {
+	ms.ScriptAny(modelserver.Fault{Hold: true, After: time.Millisecond})
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan got, 1)
+	go func() { answered <- askResponses(ctx, ms.URL(), noRetries()) }()
+	l := wait(t, ms, func(modelserver.Line) bool { return true })
+	leave()
+	if g := <-answered; !errors.Is(g.err, context.Canceled) {
 		t.Errorf("client got %+v", g)
 	}
-	l := ms.Bill()[0]
 	c := openAI(ms.URL(), noRetries())
 	if _, err := c.Responses.Get(t.Context(), l.ObjectID, responses.ResponseGetParams{}); err == nil {
 		t.Error("the answer is found before the model has finished")
+	}
+	if n := ms.Release("acme:summarize:1"); n != 1 {
+		t.Errorf("released %d", n)
 	}
 	eventually(t, func() bool {
 		r, err := c.Responses.Get(t.Context(), l.ObjectID, responses.ResponseGetParams{})
 		return err == nil && r.OutputText() == wantText && r.Metadata["job_key"] == "acme:by-metadata:1"
 	})
-	if bill := ms.Bill(); len(bill) != 1 || bill[0].Delivered || bill[0].Fault != "late" || ms.Requests() != 1 {
+	if bill := ms.Bill(); len(bill) != 1 || bill[0].Delivered || bill[0].Fault != "hold+late" || ms.Requests() != 1 {
 		t.Errorf("bill %+v", bill)
 	}
 }
