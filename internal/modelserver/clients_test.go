@@ -173,16 +173,16 @@ func askResponsesStream(ctx context.Context, url string, o options) (g got) {
 	c := openAI(url, o)
 	s := c.Responses.NewStreaming(ctx, responseParams())
 	defer s.Close()
-	text := ""
+	var text strings.Builder
 	for s.Next() {
 		switch e := s.Current().AsAny().(type) {
 		case responses.ResponseCreatedEvent:
 			g.id = e.Response.ID
 		case responses.ResponseTextDeltaEvent:
-			text += e.Delta
+			text.WriteString(e.Delta)
 		case responses.ResponseCompletedEvent:
 			g.response(e.Response)
-			if e.Response.OutputText() != text {
+			if e.Response.OutputText() != text.String() {
 				return g.fail(errors.New("deltas and completed differ"))
 			}
 		case responses.ResponseFailedEvent:
@@ -190,7 +190,7 @@ func askResponsesStream(ctx context.Context, url string, o options) (g got) {
 			g.code = string(e.Response.Error.Code)
 		}
 	}
-	g.text = text
+	g.text = text.String()
 	return g.fail(s.Err())
 }
 

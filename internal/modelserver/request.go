@@ -104,6 +104,7 @@ func parse(route string, h http.Header, body []byte) (Request, error) {
 	}
 	var in wireRequest
 	if err := json.Unmarshal(body, &in); err != nil {
+		//lint:ignore ST1005 the provider's own words
 		return r, fmt.Errorf("We could not parse the JSON body of your request: %w", err)
 	}
 	r.Model, r.Stream, r.Background = in.Model, in.Stream, in.Background && route == Responses

@@ -43,6 +43,11 @@ func TestErrorCodes(t *testing.T) {
 			t.Errorf("%s (%s) is not explained: add to %s, in its section, in order, the line\n\t| %s | what happened | what to do |", c, used[c], errorsPage, c)
 		}
 	}
+	for _, c := range slices.Sorted(maps.Keys(page)) {
+		if used[c] == "" {
+			t.Errorf("%s is explained in %s, but no source prints it: take its line out", c, errorsPage)
+		}
+	}
 }
 
 // codes finds the codes in string literals and where each is printed. One

@@ -140,11 +140,12 @@ func (w *world) opList(*played) {
 	})
 	w.both("unknowns", nil, func(_ int, h *Harness) string {
 		counts, err := h.Store.Unknowns(w.Context())
-		s := word(err)
+		var s strings.Builder
+		s.WriteString(word(err))
 		for _, c := range counts {
-			s += fmt.Sprintf(", %s %d %s", c.Action, c.Count, later(c.Oldest))
+			fmt.Fprintf(&s, ", %s %d %s", c.Action, c.Count, later(c.Oldest))
 		}
-		return s
+		return s.String()
 	})
 }
 
@@ -173,11 +174,12 @@ func (w *world) opAdopt(*played) {
 }
 
 func adoptedText(a ledger.Adopted) string {
-	s := fmt.Sprintf("%s/%s fence %d %s %s %q replays %d since %s", a.Lease.Key.Tenant, a.Lease.Key.Text, a.Lease.Fence, a.Action, a.InputHash, a.Input, a.Replays, later(a.Since))
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s/%s fence %d %s %s %q replays %d since %s", a.Lease.Key.Tenant, a.Lease.Key.Text, a.Lease.Fence, a.Action, a.InputHash, a.Input, a.Replays, later(a.Since))
 	for _, o := range a.Open {
-		s += " open " + attemptText(o)
+		s.WriteString(" open " + attemptText(o))
 	}
-	return s
+	return s.String()
 }
 
 func (w *world) opResolve(j *played) {
