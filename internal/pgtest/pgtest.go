@@ -47,6 +47,42 @@ var shared struct {
 // dropped when the test ends.
 func URL(t testing.TB) string {
 	t.Helper()
+	return database(t, server(t), "template0")
+}
+
+var templates struct {
+	sync.Mutex
+	ready map[string]string // name to database
+}
+
+// Copy returns the URL of a fresh copy of a database that prepare fills, once per
+// process and name: cheaper than preparing each. prepare must close its
+// connections. The copy is dropped when the test ends.
+func Copy(t testing.TB, name string, prepare func(url string) error) string {
+	t.Helper()
+	admin := server(t)
+	templates.Lock()
+	defer templates.Unlock()
+	db := templates.ready[name]
+	if db == "" {
+		db = fmt.Sprintf("template_%d_%x", os.Getpid(), time.Now().UnixNano())
+		if err := execute(admin, "create database "+db+" template template0"); err != nil {
+			t.Fatalf("create a template database: %v", err)
+		}
+		if err := prepare(named(t, admin, db)); err != nil {
+			t.Fatalf("prepare the template database %s: %v", name, err)
+		}
+		if templates.ready == nil {
+			templates.ready = map[string]string{}
+		}
+		templates.ready[name] = db
+	}
+	return database(t, admin, db)
+}
+
+// server returns the URL of the process's server, which it starts.
+func server(t testing.TB) string {
+	t.Helper()
 	shared.once.Do(func() {
 		if shared.url = os.Getenv("PAIDONCE_TEST_POSTGRES"); shared.url != "" {
 			return
@@ -61,7 +97,7 @@ func URL(t testing.TB) string {
 	if shared.err != nil {
 		fatal(t, shared.err)
 	}
-	return database(t, shared.url)
+	return shared.url
 }
 
 // Start starts a server for this test alone. It stops with the test.
@@ -78,7 +114,7 @@ func Start(t testing.TB) *Server {
 // URL returns the URL of a fresh, empty database on s.
 func (s *Server) URL(t testing.TB) string {
 	t.Helper()
-	return database(t, s.adminURL())
+	return database(t, s.adminURL(), "template0")
 }
 
 // StopImmediate stops the server as a crash would: no checkpoint, connections cut,
@@ -167,37 +203,46 @@ func answers(url string) error {
 	}
 }
 
-// database creates a database named after the test and returns its URL.
-func database(t testing.TB, admin string) string {
+// database creates a database named after the test, drops it when the test ends,
+// and returns its URL.
+func database(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := "t_" + strings.ToLower(strings.Map(word, t.Name()))
 	name = fmt.Sprintf("%.40s_%x", name, time.Now().UnixNano())
-	exec := func(sql string) error {
-		// The test's own context has ended when its clean-up runs.
-		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-		defer stop()
-		c, err := pgx.Connect(ctx, admin)
-		if err != nil {
-			return err
-		}
-		defer c.Close(ctx)
-		_, err = c.Exec(ctx, sql)
-		return err
-	}
-	if err := exec("create database " + name + " template template0"); err != nil {
+	if err := execute(admin, "create database "+name+" template "+template); err != nil {
 		t.Fatalf("create a database for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := exec("drop database " + name + " with (force)"); err != nil {
+		if err := execute(admin, "drop database "+name+" with (force)"); err != nil {
 			t.Logf("drop the test's database: %v", err)
 		}
 	})
+	return named(t, admin, name)
+}
+
+// named is the URL of another database on the same server.
+func named(t testing.TB, admin, name string) string {
+	t.Helper()
 	u, err := url.Parse(admin)
 	if err != nil {
 		t.Fatalf("PAIDONCE_TEST_POSTGRES must be a URL: %v", err)
 	}
 	u.Path = "/" + name
 	return u.String()
+}
+
+// execute runs a statement on a connection of its own. The test's own context has ended
+// when its clean-up runs.
+func execute(url, sql string) error {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	_, err = c.Exec(ctx, sql)
+	return err
 }
 
 func word(r rune) rune {

@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -34,9 +33,9 @@ func randomOperations(e *env) {
 		newWorld(e, seed).play(60)
 		return
 	}
-	seeds, ops := cmp.Or(e.Seeds, 1500), 60
+	seeds, ops := 1500, 60
 	if testing.Short() {
-		seeds, ops = seeds/5, 40
+		seeds, ops = 300, 40
 	}
 	for seed := range uint64(seeds) {
 		newWorld(e, seed).play(ops)

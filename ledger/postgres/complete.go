@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+var (
+	completeSQL    = statement("complete")
+	uncommittedSQL = statement("uncommitted")
+	committedSQL   = statement("committed")
+)
+
+// hook is the user's work in the result's transaction.
+type hook struct {
+	fn func(context.Context, pgx.Tx) error
+}
+
+// OnCommit adds work to the transaction that commits the run's result; run is a *job.Run.
+// What fn writes through tx is committed with the result or not at all. fn may run
+// more than once, each time in a new transaction, must not commit or roll back
+// itself, and should be short: a connection is held meanwhile (no lock on the
+// job is). An error of fn commits nothing, and the run ends with it.
+func OnCommit(run interface{ OnCommit(ledger.Hook) }, fn func(ctx context.Context, tx pgx.Tx) error) {
+	run.OnCommit(hook{fn})
+}
+
+// completedRow is the job row as a commit saw it.
+type completedRow struct {
+	State     ledger.State
+	Fence     int64
+	OpenCalls int
+	Mine      bool // the result on it is this one
+	Done      bool // by this statement
+}
+
+// verdict is what the row says of the commit of a result: nil when it is there.
+func (c completedRow) verdict(lease ledger.Lease) error {
+	if c.Done || c.Mine && c.State == ledger.Done && c.Fence == lease.Fence {
+		return nil
+	}
+	guard := ledger.Row("J10").Allows(ledger.Facts{
+		Exists: true, State: c.State, FenceHeld: c.Fence == lease.Fence, OpenCalls: c.OpenCalls})
+	if guard == "" {
+		return errUncommitted
+	}
+	return refusal(guard)
+}
+
+// errUncommitted: the job runs on and the result is not on record.
+var errUncommitted = errors.New("the result is not committed")
+
+// Complete implements ledger.Ledger.
+func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Result) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	hooks := make([]hook, len(r.Hooks))
+	for i, h := range r.Hooks {
+		own, ok := h.(hook)
+		if !ok {
+			return fmt.Errorf("%w: a %T was made for another kind of ledger than Postgres", ledger.ErrHook, h)
+		}
+		hooks[i] = own
+	}
+	what := "complete " + lease.Key.Text
+	for try := 1; ; try++ {
+		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, l.complete(ctx, lease, r, hooks) })
+		if err == nil || definite(err) {
+			return err
+		}
+		// The reply is lost, or the server is: what the row says counts.
+		switch seen := l.committed(ctx, lease, r); {
+		case errors.Is(seen, errUncommitted) && try < 3:
+		case errors.Is(seen, errUncommitted):
+			return err
+		case seen == nil || definite(seen):
+			return seen
+		default:
+			return errors.Join(err, seen)
+		}
+	}
+}
+
+// definite reports whether the error says that nothing was committed, for good.
+func definite(err error) bool {
+	return errors.Is(err, ledger.ErrLost) || errors.Is(err, ledger.ErrOpen) || errors.Is(err, ledger.ErrHook)
+}
+
+// complete commits once. Without hooks it is one pipeline.
+func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Result, hooks []hook) error {
+	if len(hooks) == 0 {
+		return l.finish(ctx, l.pool, lease, r)
+	}
+	// Ask before the user's work runs for nothing, or a second time.
+	if err := l.seen(ctx, l.pool, uncommittedSQL, lease, r); !errors.Is(err, errUncommitted) {
+		return err
+	}
+	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	// Rolled back also when a hook panics; after a commit this does nothing.
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	for _, h := range hooks {
+		if err := h.fn(ctx, tx); err != nil {
+			return hookError(err)
+		}
+		if s := tx.Conn().PgConn().TxStatus(); s != 'T' {
+			return fmt.Errorf("%w: it ended the transaction, or went on after an error in it (transaction status %q)", ledger.ErrHook, s)
+		}
+	}
+	if err := l.finish(ctx, tx, lease, r); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		if strings.HasPrefix(sqlState(err), "23") { // a deferred constraint on the user's rows
+			return hookError(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// hookError is the error of the user's work, or of a server that wants the
+// transaction repeated.
+func hookError(err error) error {
+	if retriable(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ledger.ErrHook, err)
+}
+
+// finish writes the result and the job row.
+func (l *Ledger) finish(ctx context.Context, q querier, lease ledger.Lease, r ledger.Result) error {
+	used := make([][16]byte, len(r.Used))
+	for i, id := range r.Used {
+		used[i] = id
+	}
+	row, err := locked[completedRow](ctx, q, lease.Key.Tenant, lease.Job, completeSQL,
+		lease.Key.Tenant, lease.Job, lease.Fence, [16]byte(r.ID), r.Schema, append([]byte{}, r.Body...), used)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	return row.verdict(lease)
+}
+
+// committed asks what became of a commit, on another connection and under a lock,
+// which waits for a server process that is still at it.
+func (l *Ledger) committed(ctx context.Context, lease ledger.Lease, r ledger.Result) error {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	return l.seen(ctx, l.pool, committedSQL, lease, r)
+}
+
+// seen reads the verdict on a commit that was, or is to be, made.
+func (l *Ledger) seen(ctx context.Context, q querier, sql string, lease ledger.Lease, r ledger.Result) error {
+	row, err := one[completedRow](ctx, q, sql, lease.Key.Tenant, lease.Job, [16]byte(r.ID))
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("read %s after its commit: %w", lease.Key, err)
+	}
+	return row.verdict(lease)
+}

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+var _ ledger.Store = (*Ledger)(nil)
+
+// ErrConfig: the URL, or the database it names, cannot serve as a ledger.
+var ErrConfig = errors.New("PO231 the Postgres ledger cannot be used like this")
+
+// Options tune Open. The zero value is right for most.
+type Options struct {
+	// MaxConns bounds the pool. 0: pool_max_conns of the URL if it is there, else 4,
+	// which is enough for thousands of jobs in flight.
+	MaxConns int
+	// StatementTimeout ends statements, the user's own in the result's transaction
+	// included, that run longer. 0: a minute. Behind a pooler it is not set:
+	// there it would stay on a connection that others use too.
+	StatementTimeout time.Duration
+}
+
+// Ledger is a ledger.Store in a Postgres database. Make one with Open.
+type Ledger struct{ pool *pgxpool.Pool }
+
+// Open connects to the database that url names ("postgres://user:password@host/db";
+// pgx's pool settings may be appended) and returns the ledger in it. It does not
+// look at the schema: Ping does. The caller closes the ledger.
+//
+// Errors wrap ErrConfig when the URL is wrong or the database commits
+// asynchronously, which would forget what was sent; else the database could not be
+// reached. No error shows the password.
+func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err) // pgx leaves the password out
+	}
+	server, err := probe(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := configure(cfg, url, o, server); err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the Postgres ledger: %w", err)
+	}
+	return &Ledger{pool}, nil
+}
+
+// Close waits for the verbs that run and closes the connections.
+func (l *Ledger) Close() { l.pool.Close() }
+
+// server is what the first connection tells.
+type server struct {
+	pooled    bool   // a pooler is in between
+	commit    string // synchronous_commit
+	isolation string // default_transaction_isolation
+}
+
+// probe looks at the server through a connection of its own. A pooler makes up the process
+// id that it gives its clients, so theirs is not that of the server process
+// that answers.
+func probe(ctx context.Context, base *pgx.ConnConfig) (server, error) {
+	cfg := base.Copy()
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return server{}, fmt.Errorf("connect to the Postgres ledger: %w", err)
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	var s server
+	var pid uint32
+	err = c.QueryRow(ctx, `select pg_backend_pid(), current_setting('synchronous_commit'),
+		current_setting('default_transaction_isolation')`).Scan(&pid, &s.commit, &s.isolation)
+	if err != nil {
+		return server{}, fmt.Errorf("ask the Postgres ledger for its settings: %w", err)
+	}
+	s.pooled = pid != c.PgConn().PID()
+	return s, nil
+}
+
+func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
+	if o.MaxConns > 0 {
+		cfg.MaxConns = int32(o.MaxConns)
+	} else if !strings.Contains(rawURL, "pool_max_conns") {
+		cfg.MaxConns = 4
+	}
+	params := cfg.ConnConfig.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = "paidonce"
+	}
+	if s.pooled {
+		return configurePooled(cfg, rawURL, s)
+	}
+	// A statement prepared while a table is empty would keep its sequential scan.
+	params["enable_seqscan"] = "off"
+	params["default_transaction_isolation"] = "read committed"
+	if s.commit == "off" {
+		params["synchronous_commit"] = "on"
+	}
+	timeout := cmp.Or(o.StatementTimeout, time.Minute)
+	for _, p := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
+		if params[p] == "" {
+			params[p] = fmt.Sprint(timeout.Milliseconds())
+		}
+	}
+	return nil
+}
+
+// configurePooled makes do without any setting of the session: poolers refuse
+// them, or leave them on connections that others use. Statements are planned at each use
+// there, so no plan of an empty table stays.
+func configurePooled(cfg *pgxpool.Config, rawURL string, s server) error {
+	if !strings.Contains(rawURL, "default_query_exec_mode") {
+		// Names of prepared statements belong to one server connection.
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if s.commit == "off" {
+		return fmt.Errorf("%w: synchronous_commit is off, and a crash of the server would forget calls that were sent: "+
+			"alter role %q set synchronous_commit = on", ErrConfig, cfg.ConnConfig.User)
+	}
+	if s.isolation != "read committed" {
+		return fmt.Errorf("%w: default_transaction_isolation is %s: alter role %q set default_transaction_isolation = 'read committed'",
+			ErrConfig, s.isolation, cfg.ConnConfig.User)
+	}
+	return nil
+}
+
+// Redact returns the URL without its password, for logs.
+func Redact(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "postgres://…"
+	}
+	q := u.Query()
+	if q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// statement returns the text of sql/<name>.sql without its comments, which would
+// travel with every statement through a pooler.
+func statement(name string) string {
+	b, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // a programmer's mistake, seen at the first start
+	}
+	var s strings.Builder
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			s.WriteString(line)
+		}
+	}
+	return s.String()
+}
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// one runs a statement and returns its row; ErrNotFound when there is none.
+func one[T any](ctx context.Context, q querier, sql string, args ...any) (T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return first[T](rows)
+}
+
+// many runs a statement and returns its rows.
+func many[T any](ctx context.Context, q querier, sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+func first[T any](rows pgx.Rows) (T, error) {
+	row, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, ledger.ErrNotFound
+	}
+	return row, err
+}
+
+var lockSQL = statement("lock")
+
+// locked locks a job and runs a statement, in one pipeline: one round trip and one
+// transaction, and the statement's snapshot is from after the lock.
+func locked[T any](ctx context.Context, q querier, tenant string, job int64, sql string, args ...any) (T, error) {
+	var row T
+	b := &pgx.Batch{}
+	b.Queue(lockSQL, tenant, job)
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		row, err = first[T](rows)
+		return err
+	})
+	return row, q.SendBatch(ctx, b).Close()
+}
+
+// again repeats a verb whose transaction the server rolled back because of
+// others (a serialization failure, a deadlock): nothing of it happened.
+func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		v, err := fn()
+		if err == nil {
+			return v, nil
+		}
+		if try == 5 || !retriable(err) {
+			return v, fmt.Errorf("%s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return v, fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		case <-time.After(time.Duration(try*try) * 5 * time.Millisecond):
+		}
+	}
+}
+
+func retriable(err error) bool {
+	code := sqlState(err)
+	return code == "40001" || code == "40P01"
+}
+
+// sqlState is the code of a server's error, or "".
+func sqlState(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}

@@ -1,0 +1,1 @@
+select coalesce(max(version_id), 0) as version from paidonce.schema_version where is_applied
