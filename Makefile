@@ -11,6 +11,8 @@ PKG ?= ./...
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
 # A package that hangs is killed with its goroutines printed.
 TIMEOUT ?= 10m
+# How long each fuzz test runs.
+FUZZTIME ?= 20s
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
 FLAGS ?=
 
@@ -30,9 +32,13 @@ build: ## bin/worker, static and stripped
 test: ## every test with the race detector, on Postgres, RabbitMQ and PgBouncer of its own
 	@tools/need.sh $(GO) test -race -timeout $(TIMEOUT) -p $(P) $(FLAGS) $(PKG)
 
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME each (20s)
+	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)
+
 .PHONY: check
 check: ## what must hold before a commit: formatting, vet, staticcheck, go fix, repository rules
-	@tools/check.sh
+	@GO='$(GO)' tools/check.sh
 
 .PHONY: fmt
 fmt: ## rewrite the sources as gofmt and go fix want them

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,10 @@ type CallInfo struct {
 	// Reconcile looks for evidence; nil: none can be had. The answer of a Happened
 	// finding is ready for Settle.
 	Reconcile func(ctx context.Context, o Open) (*ledger.Response, Finding, error)
-	fault     error
+	// Reads says why a value that a person offers as the call's answer does not read as
+	// one: it is no JSON of the call's type, or has fields that the type has not.
+	Reads func(body []byte) error
+	fault error
 }
 
 // Open is an attempt whose outcome is unknown, as a Reconcile function is given it.
@@ -58,7 +62,12 @@ func (f Finding) String() string {
 }
 
 func (c Call[In, Out]) info() CallInfo {
-	i := CallInfo{Name: c.Name, Policy: c.OnUnknown}
+	i := CallInfo{Name: c.Name, Policy: c.OnUnknown, Reads: func(body []byte) error {
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		var out Out
+		return d.Decode(&out)
+	}}
 	seen := map[string]bool{}
 	for _, r := range c.Routes {
 		i.Timeout = max(i.Timeout, r.Timeout)

@@ -172,6 +172,45 @@ func TestGateSlow(t *testing.T) {
 	}
 }
 
+// TestGateLeft: whoever stops waiting while the gate is asked sends nothing, and the
+// attempt is settled.
+func TestGateLeft(t *testing.T) {
+	for name, leave := range map[string]func(caller, drained func()){
+		"caller": func(caller, _ func()) { caller() },
+		"drain":  func(_, drained func()) { drained() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen(t, nil)
+			paid, drained := context.WithCancel(t.Context())
+			asking, left := make(chan struct{}), make(chan struct{})
+			f := &fake{onSend: func(context.Context) error {
+				close(asking)
+				<-left
+				return nil
+			}}
+			got := ask(t, testRun(t, f, func(c *RunConfig) { c.Paid = paid }), "openai", 30*time.Second, func(ctx context.Context, a *Attempt) (string, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				go func() {
+					<-asking
+					leave(cancel, drained)
+				}()
+				_, err := post(ctx, a.HTTP(), l.url(), "{}")
+				close(left) // Do returned, or user code saw its context end
+				return "", err
+			})
+			if row := f.one(t); row.state != ledger.NotSent || row.evidence.Class != "cancelled" || got.err == nil {
+				t.Errorf("on record: %s, %s; %v", row.state, row.evidence.Class, got.err)
+			}
+			l.Close()
+			l.wg.Wait()
+			if l.bytes.Load() != 0 {
+				t.Errorf("%d bytes were written", l.bytes.Load())
+			}
+		})
+	}
+}
+
 // TestGateLast: names, dialling, handshakes and refused connections come before the gate.
 func TestGateLast(t *testing.T) {
 	closed := listen(t, nil)

@@ -68,9 +68,10 @@ func streamError(c client, g got) bool {
 	return g.status == http.StatusInternalServerError
 }
 
-// html200 is a plain error to an SDK's call, and no error to some streams.
+// html200 is a plain error to an SDK's call. To its streams it is no error: one that
+// ends well, without an event.
 func html200(c client, g got) bool {
-	return (g.err != nil || c.stream || c.plain) && g.status == 0 && !g.complete && g.id == ""
+	return (g.err == nil) == (c.stream || c.plain) && g.status == 0 && !g.complete && g.id == ""
 }
 
 func whole(_ client, g got) bool { return g.err == nil && g.complete }

@@ -22,6 +22,10 @@ type Harness struct {
 	// Store is the ledger under test: no jobs, no workers.
 	Store ledger.Store
 
+	// Seeds is how many seeds the random operations play, each some sixty of them.
+	// 0: 1500. A store that waits for a disk wants fewer.
+	Seeds int
+
 	// LapseWorker ends the worker's lease now. Its epoch stays open until a sweep
 	// closes it.
 	LapseWorker func(id ledger.WorkerID)

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,9 +34,9 @@ func randomOperations(e *env) {
 		newWorld(e, seed).play(60)
 		return
 	}
-	seeds, ops := 1500, 60
+	seeds, ops := cmp.Or(e.Seeds, 1500), 60
 	if testing.Short() {
-		seeds, ops = 300, 40
+		seeds, ops = seeds/5, 40
 	}
 	for seed := range uint64(seeds) {
 		newWorld(e, seed).play(ops)

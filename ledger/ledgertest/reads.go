@@ -100,9 +100,9 @@ func unknowns(e *env) {
 	if got := get(); len(got) != 1 || got[0].Action != action || got[0].Count != 1 || got[0].Oldest < 0 || got[0].Oldest > time.Hour {
 		e.Errorf("unknowns %+v", got)
 	}
-	e.unknown("second")
 	old := e.unknown("old")
 	e.AgeUnknown(old.key, long)
+	e.unknown("second")
 	r := e.request("other")
 	r.Action = "a.first"
 	other := e.start(r)

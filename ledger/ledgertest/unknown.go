@@ -145,6 +145,7 @@ func replay(e *env) {
 	j.release(outcome(), ledger.Unknown)
 	j.lease = e.adopt(e.join("reconciler"))[0].Lease
 	e.AgeUnknown(j.key, long)
+	j.later() // looked at in vain; the replay makes it due all the same
 	e.is("replay", e.Store.Replay(e.Context(), j.lease, policy()), nil)
 	want := row{State: ledger.Ready, Replays: 1, Fence: 3, Cost: "0.01", Reserved: "0.01", Error: "retry", Carrier: ledger.CarriedByLedger, Attempts: "unknown received$0.01"}
 	j.row(want)
@@ -291,6 +292,11 @@ func giveUp(e *env) {
 		if r, err := e.Store.Resolve(e.Context(), v); err != nil || r.State != ledger.Failed {
 			e.Errorf("again: %+v %v", r, err)
 		}
+	})
+	v.Fence--
+	j.unchanged("a verdict under an older fence", func() {
+		_, err := e.Store.Resolve(e.Context(), v)
+		e.is("a verdict under an older fence", err, ledger.ErrLost)
 	})
 	if c := j.verdict(ledger.HasFailed); c.Error == nil || c.Error.Text != "nobody knows" {
 		e.Errorf("claims are told %+v", c.Error)

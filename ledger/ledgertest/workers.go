@@ -85,6 +85,11 @@ func renewCancelled(e *env) {
 		j.resolve(ledger.Cancel, 0)
 	}
 	ended.release(outcome(), ledger.Cancelled)
+	unknown := e.startAs(w, "unknown") // flagged too, and the worker's to look after, but it does not run
+	unknown.send("extract")
+	unknown.resolve(ledger.Cancel, 0)
+	unknown.release(outcome(), ledger.Unknown)
+	e.adopt(w)
 	for range 2 {
 		r, err := e.Store.Renew(e.Context(), w, ttl)
 		e.is("renew", err, nil)

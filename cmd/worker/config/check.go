@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -27,6 +28,7 @@ func (l *loader) check() {
 	if c.Retention.Key < c.Retention.Result {
 		l.at("PO032", "retention.key", fmt.Sprintf("it is shorter than retention.result %s (%s): a key must outlive its result, or a late duplicate is paid again; raise it", c.Retention.Result, c.Source("retention.result")))
 	}
+	l.positive()
 	l.checkListen("http.listen", c.HTTP.Listen)
 	if l.checkListen("http.debug", c.HTTP.Debug) && !loopback(c.HTTP.Debug) {
 		l.at("PO035", "http.debug", "profiles show what is in memory and may be served on loopback only; write 127.0.0.1 and a port")
@@ -37,6 +39,19 @@ func (l *loader) check() {
 		}
 	}
 	l.unused()
+}
+
+// positive refuses zeros in the consumer's section: package consumer would take them for
+// its defaults, which is not what was written.
+func (l *loader) positive() {
+	for _, s := range l.config.settings {
+		if !strings.HasPrefix(s.path, "consumer.") || s.path == "consumer.visibility" || s.value.Kind() == reflect.Bool {
+			continue
+		}
+		if s.value.IsZero() || s.value.CanInt() && s.value.Int() < 0 {
+			l.at("PO036", s.path, "it must be positive; leave it out for the default "+s.tag.Get("default"))
+		}
+	}
 }
 
 // at notes a fault of an effective value.
@@ -120,7 +135,8 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 
 // later is what this version reads and does not act on yet. Whoever sets it should know.
 var later = []struct{ path, text string }{
-	{"prices", "this version has its built-in prices only"},
+	{"prices", "this version knows no prices"},
+	{".budget_usd", "this version knows no prices, so nothing is held back"},
 	{"retention.", "this version purges nothing"},
 	{"steps.", "this version sends no mail and no Slack messages"},
 	{"broker.endpoint", "it is for SQS, which comes with a later version"},
@@ -130,7 +146,7 @@ var later = []struct{ path, text string }{
 func (l *loader) unused() {
 	for _, s := range l.config.settings {
 		for _, f := range later {
-			if src := l.config.Source(s.path); strings.HasPrefix(s.path, f.path) && src.Kind != "default" {
+			if src := l.config.Source(s.path); (strings.HasPrefix(s.path, f.path) || strings.HasSuffix(s.path, f.path)) && src.Kind != "default" {
 				l.config.warnings = append(l.config.warnings, fmt.Sprintf("PO019 %s (%s) has no effect: %s", s.path, src, f.text))
 			}
 		}

@@ -6,6 +6,11 @@
 // code, the value, where it was set, and what to do.
 package config
 
+import (
+	"slices"
+	"strings"
+)
+
 // Config is the effective configuration.
 type Config struct {
 	Ledger    Ledger         `conf:"ledger"`
@@ -22,6 +27,7 @@ type Config struct {
 	settings []setting
 	sources  map[string]Source
 	warnings []string
+	faults   Faults
 }
 
 // Ledger says where the ledger is.
@@ -120,6 +126,12 @@ type Log struct {
 
 // Warnings are what is suspicious and no fault.
 func (c *Config) Warnings() []string { return c.warnings }
+
+// Broken reports whether a setting whose path begins so has a fault, so that what is built on
+// it should not be checked further.
+func (c *Config) Broken(prefix string) bool {
+	return slices.ContainsFunc(c.faults, func(f Fault) bool { return strings.HasPrefix(f.Path, prefix) })
+}
 
 // Source says where the setting at a path, such as consumer.lease, came from.
 func (c *Config) Source(path string) Source { return c.sources[path] }

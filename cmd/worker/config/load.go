@@ -62,6 +62,7 @@ func Load(o Options) (*Config, error) {
 		c.Jobs[name] = *j
 	}
 	l.check()
+	c.faults = l.faults
 	if len(l.faults) > 0 {
 		return c, l.faults
 	}
