@@ -29,6 +29,9 @@ func (b *bench) within(what string, f func()) {
 	}
 }
 
+// patient makes the heartbeat notice nothing within a test.
+func patient(c *rabbitmq.Config) { c.Heartbeat = 5 * time.Minute }
+
 // ending is a context that ends soon.
 func (b *bench) ending(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(b.Context(), d)
@@ -51,7 +54,8 @@ func TestMemoryAlarm(t *testing.T) {
 		b.is("publish into the alarm", r.Publish(b.ending(300*time.Millisecond), broker.Message{Body: []byte("pending")}), broker.ErrUnavailable)
 	})
 	b.eventually("blocked", func() bool { return r.State().Blocked })
-	err := r.Nack(t.Context(), held["held in the alarm"], time.Second) // no deadline: it must not wait
+	var err error
+	b.within("nack while blocked", func() { err = r.Nack(t.Context(), held["held in the alarm"], time.Second) })
 	b.is("nack while blocked", err, broker.ErrUnavailable)
 	if err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("the error does not name the alarm: %v", err)
@@ -103,7 +107,7 @@ func TestBlackhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	proxy, through := b.proxied()
-	r := b.open(through)
+	r := b.open(through, patient)
 	b.publish(r, "held")
 	d := b.one(r)
 	proxy.Stall()
@@ -128,7 +132,7 @@ func TestCloseInAPublishStorm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	proxy, through := b.proxied()
-	r := b.open(through)
+	r := b.open(through, patient)
 	d := func() broker.Delivery { b.publish(r, "held"); return b.one(r) }()
 	proxy.Stall()
 	var storm sync.WaitGroup

@@ -38,3 +38,11 @@ func (b *Broker) Dial(ctx context.Context) error {
 	}
 	return l.conn.Close()
 }
+
+// Subscribed says whether the consumer asks for messages just now.
+func (b *Broker) Subscribed() bool {
+	c := b.consumer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil && c.session.sub != nil
+}

@@ -179,14 +179,12 @@ func TestWindowFollowsWhatIsHeld(t *testing.T) {
 	}
 	nothing("two of two are held") // gives up, so the subscription ends
 	b.ack(r, held[0])
-	held[0] = b.one(r) // of a subscription for one
-	nothing("two of two are held, of two subscriptions")
+	held[0] = b.one(r) // of a new subscription, for one
 	b.ack(r, held[1])
-	held[1] = b.one(r) // while the last one is held, of a third
+	held[1] = b.one(r) // which is full while that one is held, so of a third
+	nothing("two of two are held, of two subscriptions")
 	b.ack(r, held...)
-	held = b.receive(r, 1)
-	b.wantDepth(0, 1)
-	b.ack(r, held...)
+	b.ack(r, b.one(r))
 	b.wantDepth(0, 0)
 }
 

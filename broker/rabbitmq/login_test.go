@@ -173,5 +173,19 @@ func TestFailedHandshakesLeakNothing(t *testing.T) {
 			t.Fatalf("connect to a virtual host that does not exist: %v", err)
 		}
 	}
-	b.eventually("goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= before+3 })
+	proxy, through := b.proxied()
+	conf := b.conf
+	through(&conf)
+	conf.URL += "?auth_mechanism=external" // which the broker does not offer: the driver leaves the socket open
+	r = b.open(func(c *rabbitmq.Config) { *c = conf })
+	b.close(r)
+	if err := r.Dial(t.Context()); err == nil {
+		t.Fatal("logged in by a mechanism that the broker does not offer")
+	}
+	for end := time.Now().Add(5 * time.Second); proxy.Conns() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d sockets are open after a failed handshake", proxy.Conns())
+		}
+	}
+	b.eventually("goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= before+5 })
 }

@@ -248,17 +248,63 @@ func TestOldTagHitsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.open()
-	b.publish(r, "first")
-	b.publish(r, "second")
+	b.publish(r, "first", "second", "never received")
 	old := b.receive(r, 2)
+	b.eventually("the third is prefetched", func() bool { return r.State().Prefetched == 1 })
 	b.srv.CloseConnections(t, b.url)
-	b.eventually("the loss is known", func() bool { return r.State().TakenBack == 2 })
-	now := b.receive(r, 2)
+	b.eventually("the loss is known", func() bool { return r.State().TakenBack == 3 })
+	now := b.receive(r, 3)
+	for _, d := range now {
+		if d.Receives != 2 {
+			t.Errorf("%q has Receives %d after the loss, want 2", d.Body, d.Receives)
+		}
+	}
 	for _, d := range old {
 		b.is("late ack", r.Ack(b.soon(), d), broker.ErrNotHeld)
 		b.is("late nack", r.Nack(b.soon(), d, 0), broker.ErrNotHeld)
 	}
-	b.wantDepth(0, 2)
+	b.wantDepth(0, 3)
 	b.ack(r, now...)
+	b.wantDepth(0, 0)
+}
+
+// Two processes that began alike have receipts of their own.
+func TestReceiptOfAnotherBroker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	one, two := b.open(func(c *rabbitmq.Config) { c.Prefetch = 1 }), b.open(func(c *rabbitmq.Config) { c.Prefetch = 1 })
+	b.publish(one, "a", "b")
+	d1, d2 := b.one(one), b.one(two)
+	b.is("ack of what another one holds", two.Ack(b.soon(), d1), broker.ErrNotHeld)
+	b.is("ack of what another one holds", one.Ack(b.soon(), d2), broker.ErrNotHeld)
+	b.wantDepth(0, 2)
+	b.ack(one, d1)
+	b.ack(two, d2)
+	b.wantDepth(0, 0)
+}
+
+// Case 85: a burst of acks right before a stop. The consumer is not subscribed any
+// more by then, so nothing but the flush is between the acks and the close.
+func TestLastAcksArrive(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	b := newBench(t)
+	r := b.open(func(c *rabbitmq.Config) { c.Prefetch = n })
+	var ms []broker.Message
+	for range n {
+		ms = append(ms, broker.Message{Body: []byte("x")})
+	}
+	if err := r.Publish(b.soon(), ms...); err != nil {
+		t.Fatal(err)
+	}
+	held := b.receive(r, n)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := r.Receive(ctx, 1); err == nil {
+		t.Fatal("received more than was published")
+	}
+	b.eventually("not subscribed", func() bool { return !r.Subscribed() })
+	b.ack(r, held...)
+	b.close(r)
 	b.wantDepth(0, 0)
 }

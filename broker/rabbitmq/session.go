@@ -36,7 +36,7 @@ type session struct {
 	dead       chan struct{} // closed at the end
 	delivered  atomic.Bool
 
-	sub    *subscription    // nil while nobody wants anything; supervise's own
+	sub    *subscription    // nil while nobody wants anything; written by supervise, under c.mu
 	serial int              // of subscriptions
 	held   map[string]*held // by receipt, under c.mu
 }
@@ -180,7 +180,7 @@ func (s *session) subscribe(ctx context.Context, window int) error {
 		if err != nil {
 			return err
 		}
-		s.sub = sub
+		s.set(sub)
 		go s.pump(sub, ds)
 		return nil
 	})
@@ -230,8 +230,14 @@ func (s *session) unsubscribe(ctx context.Context) error {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
 	<-sub.finished
-	s.sub = nil
+	s.set(nil)
 	return nil
+}
+
+func (s *session) set(sub *subscription) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.sub = sub
 }
 
 // suspend gives back what nobody has received, and asks for nothing until somebody

@@ -55,6 +55,35 @@ func TestMismatchIsFinalWhenTheBrokerComesLater(t *testing.T) {
 	b.close(r)
 }
 
+// Once the queues were right, a mismatch is somebody's change under way: it is tried
+// again until it is right again.
+func TestLaterMismatchIsRetried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	proxy, through := b.proxied()
+	r := b.open(through)
+	b.worksAgain(r, "before")
+	proxy.Refuse(true)
+	proxy.Reset()
+	ch := rabbittest.Channel(t, b.url)
+	replace := func(args amqp.Table) {
+		t.Helper()
+		if _, err := ch.QueueDelete(b.queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if args != nil {
+			if _, err := ch.QueueDeclare(b.queue, true, false, false, false, args); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replace(amqp.Table{"x-queue-type": "classic"})
+	proxy.Refuse(false)
+	b.eventually("the mismatch is shown", func() bool { return strings.Contains(r.State().LastError, "PO142") })
+	replace(nil)
+	b.worksAgain(r, "right again")
+}
+
 // When the queues belong to somebody else, the consumer waits until all are there,
 // says which are not, and creates none. Theirs may be of another type.
 func TestVerifyWaitsForForeignQueues(t *testing.T) {
