@@ -185,10 +185,11 @@ func (s *publishing) block(bl amqp.Blocking) {
 	s.p.b.count(func(st *status) { st.Blocked, st.BlockedReason = bl.Active, s.blockedBy })
 }
 
-// drain waits for the confirms of what was sent, for as long as Close may take.
+// drain waits for the confirms of what was sent, for as long as Close may take and
+// somebody waits for them.
 func (s *publishing) drain() error {
 	ctx := s.p.closing
-	for len(s.pending) > 0 {
+	for slices.ContainsFunc(s.pending, func(p pending) bool { return p.ctx.Err() == nil }) {
 		select {
 		case o := <-s.outcomes:
 			s.settle(o.p)
