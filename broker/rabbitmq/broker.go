@@ -36,6 +36,9 @@ import (
 const (
 	// closeLimit bounds Close when its context does not.
 	closeLimit = 20 * time.Second
+	// shortest is the first pause before an attempt to connect, and the least one when
+	// there are several.
+	shortest = 500 * time.Millisecond
 	// steady is how long a session must live for the next pause to be short again.
 	steady = 30 * time.Second
 )
@@ -49,10 +52,11 @@ type Broker struct {
 	consumer  *consumer
 	broken    chan struct{} // closed when err is set
 
-	mu     sync.Mutex
-	status status
-	err    error // why this can never work
-	closed bool
+	mu      sync.Mutex
+	status  status
+	reached chan struct{} // closed and made anew when a session begins
+	err     error         // why this can never work
+	closed  bool
 }
 
 var (
@@ -70,7 +74,7 @@ func Open(ctx context.Context, c Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, broken: make(chan struct{})}
+	b := &Broker{cfg: cfg, broken: make(chan struct{}), reached: make(chan struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.publisher = &publisher{b: b, requests: make(chan *publication), stopping: make(chan struct{}), stopped: make(chan struct{})}
 	b.consumer = newConsumer(b)
@@ -139,6 +143,15 @@ func (b *Broker) breakDown(err error) bool {
 	return true
 }
 
+// begun says that a session of either connection has begun.
+func (b *Broker) begun(change func(*status)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.status)
+	close(b.reached)
+	b.reached = make(chan struct{})
+}
+
 // pause waits before the next attempt. It returns false when there must be none.
 func (b *Broker) pause(ctx context.Context, stopping <-chan struct{}, role string, err error, d time.Duration) bool {
 	select {
@@ -149,10 +162,23 @@ func (b *Broker) pause(ctx context.Context, stopping <-chan struct{}, role strin
 	default:
 	}
 	b.note(role, err, d)
+	b.mu.Lock()
+	reached := b.reached
+	b.mu.Unlock()
+	short := min(d, shortest)
+	// The other connection being made says that the broker is back.
+	return wait(ctx, stopping, short, nil) && wait(ctx, stopping, d-short, reached)
+}
+
+// wait returns true after d, or when early is closed, and false when there is nothing
+// to wait for any more.
+func wait(ctx context.Context, stopping <-chan struct{}, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-early:
 		return true
 	case <-stopping:
 		return false
@@ -164,6 +190,6 @@ func (b *Broker) pause(ctx context.Context, stopping <-chan struct{}, role strin
 // newBackoff makes the pauses between attempts: 0.5 s to 30 s, for ever.
 func newBackoff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(500*time.Millisecond), backoff.WithMultiplier(2),
+		backoff.WithInitialInterval(shortest), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
 }

@@ -127,7 +127,7 @@ func (c *consumer) broadcast() {
 // supervise keeps a session until close.
 func (c *consumer) supervise(ctx context.Context) {
 	defer close(c.stopped)
-	wait := newBackoff()
+	pauses := newBackoff()
 	var l *link
 	defer func() {
 		if l != nil {
@@ -141,7 +141,7 @@ func (c *consumer) supervise(ctx context.Context) {
 			err = s.run(ctx)
 			c.drop(s)
 			if s.delivered.Load() || time.Since(began) > steady {
-				wait.Reset()
+				pauses.Reset()
 			}
 			if errors.Is(err, broker.ErrClosed) {
 				return
@@ -150,7 +150,7 @@ func (c *consumer) supervise(ctx context.Context) {
 		if errors.Is(err, ErrMismatch) && c.b.breakDown(err) {
 			return
 		}
-		if !c.b.pause(ctx, c.stopping, "consumer", err, wait.NextBackOff()) {
+		if !c.b.pause(ctx, c.stopping, "consumer", err, pauses.NextBackOff()) {
 			return
 		}
 	}
@@ -183,7 +183,7 @@ func (c *consumer) open(ctx context.Context, l **link) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
-	c.b.count(func(st *status) {
+	c.b.begun(func(st *status) {
 		st.Generation++
 		st.consumerUp, st.prepared, st.Version = true, true, s.link.version
 		s.generation = st.Generation

@@ -3,7 +3,9 @@ package rabbitmq
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/paidonce/paidonce/broker"
@@ -48,4 +50,20 @@ func TestWriteIsBoundedByContext(t *testing.T) {
 	if err := dead.tell(t.Context(), func() error { <-block; return nil }); !errors.Is(err, broker.ErrNotHeld) {
 		t.Errorf("on a session that ended: %v", err)
 	}
+}
+
+// One connection that is made ends the other one's long pause, but not the shortest
+// one: two that lose each other's broker again and again must not spin.
+func TestPauseEndsWhenTheBrokerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Broker{cfg: &settings{Config: Config{Logger: slog.New(slog.DiscardHandler)}, secrets: &redactor{}}, reached: make(chan struct{})}
+		began := time.Now()
+		paused := make(chan bool)
+		go func() { paused <- b.pause(t.Context(), nil, "publisher", errors.New("refused"), time.Hour) }()
+		synctest.Wait()
+		b.begun(func(*status) {})
+		if ok := <-paused; !ok || time.Since(began) != shortest {
+			t.Errorf("paused for %v (%v), want %v", time.Since(began), ok, shortest)
+		}
+	})
 }

@@ -104,7 +104,7 @@ func (p *publisher) hand(ctx context.Context, r *publication) error {
 // run keeps the connection until Close. first is one that is open already, or nil.
 func (p *publisher) run(ctx context.Context, first *publishing) {
 	defer close(p.stopped)
-	wait := newBackoff()
+	pauses := newBackoff()
 	for s := first; ; s = nil {
 		var err error
 		if s == nil {
@@ -114,13 +114,13 @@ func (p *publisher) run(ctx context.Context, first *publishing) {
 			began := time.Now()
 			err = s.serve(ctx)
 			if s.confirmedAny || time.Since(began) > steady {
-				wait.Reset()
+				pauses.Reset()
 			}
 		}
 		if errors.Is(err, ErrMismatch) && p.b.breakDown(err) {
 			return
 		}
-		if !p.b.pause(ctx, p.stopping, "publisher", err, wait.NextBackOff()) {
+		if !p.b.pause(ctx, p.stopping, "publisher", err, pauses.NextBackOff()) {
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (p *publisher) open(ctx context.Context) (*publishing, error) {
 		l.kill()
 		return nil, p.b.cfg.secrets.error(err)
 	}
-	p.b.count(func(s *status) {
+	p.b.begun(func(s *status) {
 		s.publisherUp, s.Version = true, l.version
 		s.prepared = s.prepared || p.b.cfg.Declare
 	})
