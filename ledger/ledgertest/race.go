@@ -17,6 +17,7 @@ var raceCases = []testCase{
 	{"verdicts against a late answer", "a verdict and an answer together lose the answer, or leave two states", verdictRace},
 	{"commit against take over", "a job is done and runs, or its result is committed by a run that lost it", takeOverRace},
 	{"gate against lapse", "a call is sent that no row counts", lapseRace},
+	{"storms", "under load somebody is told what the ledger does not keep", storms},
 	{"sweepers and reconcilers at once", "two sweepers act on one job", sweeperRace},
 }
 

@@ -93,9 +93,27 @@ func (w *world) play(n int) {
 	ops := []struct {
 		weight int
 		op     func(*played)
+		states []ledger.State // of the job, mostly; "": there is no row yet
 	}{
-		{10, w.opClaim}, {10, w.opSend}, {9, w.opSettle}, {5, w.opComplete}, {6, w.opRelease}, {2, w.opCarry}, {4, w.opReplay}, {2, w.opLook},
-		{2, w.opWorker}, {2, w.opLapseRun}, {3, w.opDue}, {2, w.opAge}, {3, w.opSweep}, {2, w.opList}, {4, w.opAdopt}, {4, w.opResolve},
+		{12, w.opClaim, []ledger.State{"", ledger.Ready}},
+		{5, w.opClaim, nil},
+		{12, w.opSend, []ledger.State{ledger.Running}},
+		{10, w.opSettle, []ledger.State{ledger.Running, ledger.Unknown}},
+		{4, w.opSettle, nil},
+		{4, w.opComplete, []ledger.State{ledger.Running}},
+		{7, w.opRelease, []ledger.State{ledger.Running}},
+		{2, w.opCarry, []ledger.State{ledger.Running}},
+		{5, w.opReplay, []ledger.State{ledger.Running, ledger.Unknown}},
+		{2, w.opLook, nil},
+		{2, w.opWorker, nil},
+		{3, w.opLapseRun, []ledger.State{ledger.Running}},
+		{4, w.opDue, []ledger.State{ledger.Ready, ledger.Unknown}},
+		{2, w.opAge, nil},
+		{3, w.opSweep, nil},
+		{2, w.opList, nil},
+		{4, w.opAdopt, nil},
+		{2, w.opResolve, nil},
+		{2, w.opResolve, []ledger.State{ledger.Unknown}},
 	}
 	total := 0
 	for _, o := range ops {
@@ -105,12 +123,29 @@ func (w *world) play(n int) {
 		at := w.IntN(total)
 		for _, o := range ops {
 			if at -= o.weight; at < 0 {
-				o.op(w.jobs[w.IntN(len(w.jobs))])
+				o.op(w.job(o.states))
 				break
 			}
 		}
 	}
 	w.end()
+}
+
+// job is any job, but mostly one in one of the states if there is one.
+func (w *world) job(states []ledger.State) *played {
+	w.Helper()
+	if len(states) > 0 && !w.chance(5) {
+		for _, i := range w.Perm(len(w.jobs)) {
+			j, state := w.jobs[i], ledger.State("")
+			if j.made {
+				state = w.state(j).State
+			}
+			if slices.Contains(states, state) {
+				return j
+			}
+		}
+	}
+	return w.jobs[w.IntN(len(w.jobs))]
 }
 
 // end brings every job to a terminal state, so that it does not reach into the next seed.

@@ -13,14 +13,14 @@ func (w *world) opClaim(j *played) {
 	w.Helper()
 	r := j.req
 	r.Worker, r.Token = w.workers[w.IntN(len(w.workers))], ledger.NewID()
-	r.MaxRuns, r.Budget, r.Receives = pick(w, 0, 0, 2, 4), pick(w, 0, 4*cent, 8*cent), w.IntN(5)
+	r.MaxRuns, r.Budget, r.Receives = pick(w, 0, 0, 1, 2), pick(w, 0, 2*cent, 8*cent), w.IntN(5)
 	if w.chance(4) && len(j.tokens) > 0 {
 		r.Token = j.tokens[w.IntN(len(j.tokens))]
 	}
 	if w.chance(5) {
 		r.Carrier = ledger.CarriedByLedger
 	}
-	if w.chance(12) {
+	if j.made && w.chance(12) {
 		r.InputHash[0]++
 	}
 	j.tokens = append(j.tokens, r.Token)
@@ -81,13 +81,13 @@ func (w *world) opSend(j *played) {
 	if w.chance(10) {
 		a.LateSeen = w.Int64N(3)
 	}
-	if w.chance(6) && len(j.attempts) > 0 {
+	if w.chance(8) && len(j.attempts) > 0 {
 		a.ID = j.attempts[w.IntN(len(j.attempts))].ID
-	} else {
-		j.attempts = append(j.attempts, a)
 	}
 	what := fmt.Sprintf("send %s under fence %d: %s of call %s %q reserving %s, late seen %d", j.req.Key.Text, lease[1].Fence, a.ID, a.Call.Name, a.Call.InputKey, a.Reserve, a.LateSeen)
-	w.both(what, j, func(i int, h *Harness) string { return word(h.Store.Send(w.Context(), lease[i], a)) })
+	if w.both(what, j, func(i int, h *Harness) string { return word(h.Store.Send(w.Context(), lease[i], a)) }) == "ok" {
+		j.attempts = append(j.attempts, a)
+	}
 }
 
 func (w *world) opLook(j *played) {
@@ -106,8 +106,12 @@ func (w *world) opLook(j *played) {
 
 func (w *world) opSettle(j *played) {
 	w.Helper()
+	if len(j.attempts) == 0 && !w.chance(10) {
+		w.opSend(j)
+		return
+	}
 	id := ledger.NewID()
-	if len(j.attempts) > 0 && !w.chance(20) {
+	if len(j.attempts) > 0 && !w.chance(30) {
 		id = j.attempts[len(j.attempts)-1-min(len(j.attempts)-1, w.IntN(4))].ID
 	}
 	ev := ledger.Evidence{State: pick(w, ledger.Received, ledger.Received, ledger.Received, ledger.NotSent, ledger.Rejected, ledger.FailedAttempt, ledger.Sent),
@@ -159,7 +163,7 @@ func (w *world) opRelease(j *played) {
 	w.Helper()
 	lease := w.lease(j)
 	o := outcome()
-	o.Fail, o.GiveBack, o.Panicked, o.MaxPanics = w.chance(8), w.chance(3), w.chance(4), pick(w, 0, 2, 3)
+	o.Fail, o.GiveBack, o.Panicked, o.MaxPanics = w.chance(8), w.chance(3), w.chance(4), pick(w, 0, 1, 2)
 	o.RetryIn = pick(w, 0, 0, time.Hour)
 	o.Error.Class = pick(w, "retry", "drain", "panic")
 	w.both(fmt.Sprintf("release %s under fence %d: %+v", j.req.Key.Text, lease[1].Fence, o), j, func(i int, h *Harness) string {
@@ -182,6 +186,9 @@ func (w *world) opCarry(j *played) {
 
 func (w *world) opReplay(j *played) {
 	w.Helper()
+	if j.made && w.chance(2) { // else it hardly ever may
+		w.both("time passes for the attempts of "+j.req.Key.Text, nil, func(_ int, h *Harness) string { h.AgeAttempts(j.req.Key, 2*time.Hour); return "" })
+	}
 	lease := w.lease(j)
 	p := ledger.ReplayPolicy{Max: pick(w, 0, 1, 2, 3), Hold: pick(w, 0, time.Hour), Who: "w1", Reason: "policy"}
 	w.both(fmt.Sprintf("replay %s under fence %d: %+v", j.req.Key.Text, lease[1].Fence, p), j, func(i int, h *Harness) string {
