@@ -23,7 +23,7 @@ type Harness struct {
 	Store ledger.Store
 
 	// Seeds is how many seeds the random operations play, each some sixty of them.
-	// 0: 1500. A store that waits for a disk wants fewer.
+	// 0: 600; half of them in short mode. A store that waits for a disk wants fewer.
 	Seeds int
 
 	// LapseWorker ends the worker's lease now. Its epoch stays open until a sweep

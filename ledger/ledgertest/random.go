@@ -34,9 +34,9 @@ func randomOperations(e *env) {
 		newWorld(e, seed).play(60)
 		return
 	}
-	seeds, ops := cmp.Or(e.Seeds, 1500), 60
+	seeds, ops := cmp.Or(e.Seeds, 600), 60
 	if testing.Short() {
-		seeds, ops = seeds/5, 40
+		seeds, ops = (seeds+1)/2, 40
 	}
 	for seed := range uint64(seeds) {
 		newWorld(e, seed).play(ops)
