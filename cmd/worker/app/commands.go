@@ -1,0 +1,78 @@
+package app
+
+// commands is the command line.
+type commands struct {
+	File      string `name:"config" help:"Configuration file; worker.yaml if it is there." placeholder:"FILE"`
+	LedgerURL string `name:"ledger" help:"Ledger, such as postgres://user:password@host/database." placeholder:"URL"`
+	BrokerURL string `name:"broker" help:"Broker, such as amqp://user:password@host." placeholder:"URL"`
+	Queue     string `help:"Queue." placeholder:"NAME"`
+
+	Run     runCommand  `cmd:"" help:"Receive and run jobs until SIGTERM, then drain. A second SIGTERM ends the drain at once."`
+	Demo    demoCommand `cmd:"" help:"The whole story on one screen, with nothing installed."`
+	Migrate struct {
+		Up     migrateUp     `cmd:"" help:"Make or upgrade the ledger's schema."`
+		Status migrateStatus `cmd:"" help:"Say what schema the ledger has, and which this program wants."`
+		Print  migratePrint  `cmd:"" help:"Print the SQL, for whoever may change the database."`
+	} `cmd:"" help:"Schema of the ledger."`
+	Submit submitCommand `cmd:"" help:"Send one message per line of JSON to the queue; prints the key of each."`
+	Jobs   struct {
+		List    listCommand    `cmd:"" help:"List jobs, newest first."`
+		Show    showCommand    `cmd:"" help:"Show one job: state, runs, attempts, result, history."`
+		Resolve resolveCommand `cmd:"" help:"Decide about an unknown job: it happened and this is the answer, it never happened, or give up."`
+		Cancel  cancelCommand  `cmd:"" help:"Cancel a job; a running one ends at its next call."`
+	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
+	Config struct {
+		Show configCommand `cmd:"" help:"Show the effective configuration and where each value came from, secrets hidden."`
+	} `cmd:"" help:"The configuration."`
+	Version versionCommand `cmd:"" help:"Say which version this is."`
+}
+
+type asJSON struct {
+	JSON bool `name:"json" help:"One JSON document on stdout."`
+}
+
+type runCommand struct{}
+
+type demoCommand struct{}
+
+type migrateUp struct{}
+
+type migrateStatus struct{ asJSON }
+
+type migratePrint struct{}
+
+type submitCommand struct {
+	Job   string `required:"" help:"Name of the job, such as ticket.summary." placeholder:"NAME"`
+	Input string `help:"File with one JSON object a line; stdin if it is not given." placeholder:"FILE"`
+}
+
+type listCommand struct {
+	asJSON
+	State  string `help:"ready, running, unknown, done, failed or cancelled." placeholder:"S"`
+	Job    string `help:"Only jobs of this name." placeholder:"NAME"`
+	Tenant string `help:"Only jobs of this tenant." placeholder:"T"`
+	Limit  int    `help:"At most so many." default:"100" placeholder:"N"`
+}
+
+type showCommand struct {
+	asJSON
+	Key string `arg:"" help:"Key of the job, as jobs list prints it."`
+}
+
+type resolveCommand struct {
+	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Result string `xor:"verdict" required:"" help:"It happened: FILE holds the call's answer, in JSON (- is stdin)." placeholder:"FILE"`
+	Absent bool   `xor:"verdict" required:"" help:"It never happened: the job runs again and the call may be sent again."`
+	Fail   bool   `xor:"verdict" required:"" help:"Give the job up."`
+	Reason string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
+	Call   string `help:"With --result, which call it answers; needed when several are open." placeholder:"NAME"`
+}
+
+type cancelCommand struct {
+	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Reason string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
+}
+
+type configCommand struct{ asJSON }
+
+type versionCommand struct{ asJSON }

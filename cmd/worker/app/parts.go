@@ -1,0 +1,211 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/paidonce/paidonce/broker"
+	brokermemory "github.com/paidonce/paidonce/broker/memory"
+	"github.com/paidonce/paidonce/broker/rabbitmq"
+	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/provider"
+	"github.com/paidonce/paidonce/handlers/summarize"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
+	"github.com/paidonce/paidonce/ledger/postgres"
+)
+
+// bundledRoutes are the jobs of this program with the routes that they bring along.
+func bundledRoutes() map[string][]config.Route {
+	all := map[string][]config.Route{}
+	for name, routes := range map[string][]provider.Route{summarize.Name: summarize.Routes, invoice.Name: invoice.Routes} {
+		for _, r := range routes {
+			all[name] = append(all[name], config.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: config.Duration(r.Timeout)})
+		}
+	}
+	return all
+}
+
+func providers() []string { return provider.Names() }
+
+// registry registers the bundled handlers as the configuration wants them.
+func registry(cfg *config.Config) *job.Registry {
+	var reg job.Registry
+	var save invoice.Save
+	if isPostgres(cfg) {
+		save = invoice.InPostgres
+	}
+	job.Register(&reg, summarize.New(settings(cfg, summarize.Name)))
+	job.Register(&reg, invoice.New(settings(cfg, invoice.Name), save))
+	return &reg
+}
+
+func settings(cfg *config.Config, name string) provider.Settings {
+	j := cfg.Jobs[name]
+	s := provider.Settings{
+		OnUnknown: j.OnUnknown.Policy, Budget: j.Budget.Nano, MaxRun: j.MaxRun.Std(), MaxRuns: j.MaxRuns,
+		OpenAI:    account(cfg.Providers.OpenAI),
+		Anthropic: account(cfg.Providers.Anthropic),
+	}
+	for _, r := range j.Routes {
+		s.Routes = append(s.Routes, provider.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout.Std()})
+	}
+	return s
+}
+
+func account(a config.Account) provider.Account {
+	return provider.Account{BaseURL: a.BaseURL.Reveal(), APIKey: a.APIKey.Reveal()}
+}
+
+func isPostgres(cfg *config.Config) bool {
+	return strings.HasPrefix(cfg.Ledger.URL.Scheme(), "postgres")
+}
+
+// openTimeout bounds the first connection of a command.
+const openTimeout = 15 * time.Second
+
+// openLedger opens the configured ledger. The caller calls the returned function when
+// nothing uses it any more.
+func (c *call) openLedger(cfg *config.Config) (ledger.Store, func(), error) {
+	if cfg.Ledger.URL.Scheme() == "memory" {
+		if c.Ledger == nil {
+			c.Ledger = ledgermemory.New()
+		}
+		return c.Ledger, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	l, err := postgres.Open(ctx, cfg.Ledger.URL.Reveal(), postgres.Options{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening ledger.url %s (%s): %w", cfg.Ledger.URL, cfg.Source("ledger.url"), err)
+	}
+	return l, l.Close, nil
+}
+
+// shared refuses a ledger that nobody but this process can see.
+func (c *call) shared(cfg *config.Config) error {
+	if cfg.Ledger.URL.Scheme() == "memory" && c.Ledger == nil {
+		return config.Fault{Code: "PO504", Path: "ledger.url", Value: "memory:", Source: cfg.Source("ledger.url"),
+			Text: "it lives inside the process of one `worker run`, and this command would look into an empty one; set ledger.url to the ledger that the workers use"}
+	}
+	return cfg.LedgerFault()
+}
+
+// sharedBroker refuses a broker that nobody but this process can see.
+func (c *call) sharedBroker(cfg *config.Config) error {
+	if cfg.Broker.URL.Scheme() == "memory" && c.Queue == nil {
+		return config.Fault{Code: "PO504", Path: "broker.url", Value: "memory:", Source: cfg.Source("broker.url"),
+			Text: "it lives inside the process of one `worker run`, and what this command sends would reach nobody; set broker.url to the broker that the workers use"}
+	}
+	return cfg.BrokerFault()
+}
+
+// queue is an open broker.
+type queue struct {
+	broker.Source
+	broker.Publisher
+	ready func() error // why it is not connected, or nil
+	close func(context.Context) error
+}
+
+func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) {
+	if cfg.Broker.URL.Scheme() == "memory" {
+		if c.Queue == nil {
+			c.Queue = brokermemory.New(brokermemory.Options{})
+		}
+		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, ready: func() error { return nil }, close: func(context.Context) error { return nil }}, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	b, err := rabbitmq.Open(ctx, rabbitmq.Config{
+		URL: cfg.Broker.URL.Reveal(), Queue: cfg.Broker.Queue, DeadLetter: cfg.Broker.DeadLetter, Declare: cfg.Broker.Declare,
+		Prefetch: min(cfg.Consumer.Workers, 65535), Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
+	}
+	return &queue{Source: b, Publisher: b, ready: connected(b), close: b.Close}, nil
+}
+
+// consumerConfig turns the configuration into the consumer's, without the parts that
+// have to be opened.
+func consumerConfig(cfg *config.Config) consumer.Config {
+	k := cfg.Consumer
+	return consumer.Config{
+		Handlers: registry(cfg), Version: version(), ConfigHash: cfg.Hash(),
+		Workers: k.Workers, Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(),
+		SettleWindow: k.SettleWindow.Std(), Hold: k.Hold.Std(), MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy,
+	}
+}
+
+// windows lets package consumer check its part of the configuration, and says where
+// the values that it names were set.
+func windows(cfg *config.Config) error {
+	if cfg.Broken("jobs.") {
+		return nil // reported already, and handlers cannot be made of it
+	}
+	cc := consumerConfig(cfg)
+	cc.Source, cc.Store = brokermemory.New(brokermemory.Options{}), ledgermemory.New()
+	_, err := consumer.New(cc)
+	var all []error
+	for _, e := range unjoin(err) {
+		all = append(all, fmt.Errorf("%w%s", e, settingsNamed(cfg, e.Error())))
+	}
+	return errors.Join(all...)
+}
+
+// settingsNamed lists the settings of the consumer that a text names, and their sources.
+func settingsNamed(cfg *config.Config, text string) string {
+	var named []string
+	for _, v := range cfg.Values() {
+		name, ok := strings.CutPrefix(v.Path, "consumer.")
+		if ok && containsWord(text, name) {
+			named = append(named, v.Path+" "+v.Source.String())
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(named, ", ") + ")"
+}
+
+// unjoin undoes errors.Join.
+func unjoin(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// containsWord reports whether the name stands in the text by itself: max_run is not in
+// max_runs.
+func containsWord(text, name string) bool {
+	inside := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inside(r) }), name)
+}
+
+// connected says why the broker is not connected just now.
+func connected(b *rabbitmq.Broker) func() error {
+	return func() error {
+		if s := b.State(); !s.Connected {
+			return fmt.Errorf("not connected: %s", cmp.Or(s.LastError, "connecting"))
+		}
+		return nil
+	}
+}
+
+func jobNames() []string { return slices.Sorted(maps.Keys(bundledRoutes())) }

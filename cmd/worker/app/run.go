@@ -1,0 +1,240 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/consumer/prom"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Run receives and runs jobs until a signal or the end of the context, drains, and
+// returns nil.
+func (runCommand) Run(c *call) error {
+	cfg, err := c.load((*config.Config).LedgerFault, (*config.Config).BrokerFault, windows, c.accounts)
+	if err != nil {
+		return err
+	}
+	log := logger(cfg, c.Stderr)
+	for _, w := range append(cfg.Warnings(), memoryWarnings(cfg)...) {
+		log.Warn(w)
+	}
+	ctx, stop := signal.NotifyContext(c.ctx, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+
+	w, err := c.assemble(cfg, log)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version(), "config_hash", cfg.Hash(), "ledger", cfg.Ledger.URL, "broker", cfg.Broker.URL,
+		"queue", cfg.Broker.Queue, "jobs", w.jobs, "workers", cfg.Consumer.Workers)
+	return errors.Join(w.serve(ctx, signals), w.close())
+}
+
+// accounts checks that whoever is asked can know who asks. The SDKs find keys in
+// variables of their own, too.
+func (c *call) accounts(cfg *config.Config) error {
+	var errs []error
+	for name, a := range map[string]struct {
+		config.Account
+		env []string
+	}{
+		"openai":    {cfg.Providers.OpenAI, []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"}},
+		"anthropic": {cfg.Providers.Anthropic, []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_BASE_URL"}},
+	} {
+		known := a.APIKey.Reveal() != "" || a.BaseURL.Reveal() != "" // a gateway may ask for no key
+		for _, e := range a.env {
+			known = known || c.environment(e) != ""
+		}
+		if job := usedBy(cfg, name); job != "" && !known {
+			errs = append(errs, config.Fault{Code: "PO014", Path: "providers." + name + ".api_key", Source: cfg.Source("providers." + name + ".api_key"),
+				Text: fmt.Sprintf("it is empty, and so is %s: every call of %s would be refused; set one of the two", a.env[0], job)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usedBy is a job with a route to the provider, or "".
+func usedBy(cfg *config.Config, provider string) string {
+	for _, name := range jobNames() {
+		for _, r := range cfg.Jobs[name].Routes {
+			if r.Provider == provider {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func memoryWarnings(cfg *config.Config) (ws []string) {
+	if cfg.Ledger.URL.Scheme() == "memory" {
+		ws = append(ws, "PO017 ledger.url memory: forgets every job when this process ends; what is delivered again then is paid again")
+	}
+	if cfg.Broker.URL.Scheme() == "memory" {
+		ws = append(ws, "PO018 broker.url memory: lives inside this process; no other program can send to it")
+	}
+	return ws
+}
+
+// worker is everything that `run` runs, opened.
+type worker struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	jobs     []string
+	store    ledger.Store
+	queue    *queue
+	consumer *consumer.Consumer
+	metrics  *prom.Metrics
+	registry *prometheus.Registry
+	http     *probes
+	closeAll []func(context.Context) error // in the order of opening
+}
+
+// assemble opens and connects the parts. What it opened it closes when it fails.
+func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err error) {
+	w = &worker{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	closeStore := func() {}
+	if w.store, closeStore, err = c.openLedger(cfg); err != nil {
+		return w, err
+	}
+	w.closeAll = append(w.closeAll, func(context.Context) error { closeStore(); return nil })
+	pctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	if err = w.store.Ping(pctx); err != nil {
+		return w, fmt.Errorf("the ledger %s is not usable (worker migrate up makes its schema): %w", cfg.Ledger.URL, err)
+	}
+	if w.queue, err = c.openBroker(cfg, log); err != nil {
+		return w, err
+	}
+	w.closeAll = append(w.closeAll, w.queue.close)
+
+	cc := consumerConfig(cfg)
+	w.jobs = cc.Handlers.Names()
+	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	w.metrics = prom.New(w.registry, w.jobs, models(cfg), prom.Build{Version: version(), ConfigHash: cfg.Hash()})
+	cc.Source, cc.Store, cc.Log, cc.Trace = w.queue, w.store, log, w.metrics.Trace()
+	if w.consumer, err = consumer.New(cc); err != nil {
+		return w, err
+	}
+	w.http, err = listen(w)
+	return w, err
+}
+
+func models(cfg *config.Config) (ms []prom.Model) {
+	for name, j := range cfg.Jobs {
+		for _, r := range j.Routes {
+			ms = append(ms, prom.Model{Job: name, Provider: r.Provider, Model: r.Model})
+		}
+	}
+	return ms
+}
+
+// closeTimeout bounds the end of each part.
+const closeTimeout = 20 * time.Second
+
+// close closes what was opened, last things first.
+func (w *worker) close() error {
+	var errs []error
+	for i := len(w.closeAll) - 1; i >= 0; i-- {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		errs = append(errs, w.closeAll[i](ctx))
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// serve runs the consumer, the probes and the gauges until ctx ends and the drain is
+// over. The second signal ends the drain.
+func (w *worker) serve(ctx context.Context, signals <-chan os.Signal) error {
+	var background sync.WaitGroup
+	bctx, done := context.WithCancel(context.WithoutCancel(ctx))
+	background.Go(func() { w.http.serve(bctx) })
+	background.Go(func() { w.watch(bctx) })
+	background.Go(func() { w.signals(bctx, signals) })
+	err := w.consumer.Run(ctx)
+	if err != nil {
+		err = fmt.Errorf("worker ended: %w", err)
+	} else {
+		w.log.Info("drained")
+	}
+	done()
+	background.Wait()
+	return err
+}
+
+func (w *worker) signals(ctx context.Context, signals <-chan os.Signal) {
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			if n == 1 {
+				w.log.Info("signal received; draining", "signal", s.String(), "drain", w.cfg.Consumer.Drain.String())
+				continue
+			}
+			w.log.Warn("second signal received; the drain ends now", "signal", s.String())
+			w.consumer.Hurry()
+		}
+	}
+}
+
+// gaugeEvery is how often the ledger is asked how many jobs are unknown.
+const gaugeEvery = 15 * time.Second
+
+// maintainEvery is how often a store is asked to prepare for the days to come.
+const maintainEvery = 24 * time.Hour
+
+// watch keeps the gauges that only the ledger knows, and has its store maintained.
+func (w *worker) watch(ctx context.Context) {
+	for maintained := (time.Time{}); ; {
+		if time.Since(maintained) > maintainEvery {
+			maintained = time.Now()
+			w.maintain(ctx)
+		}
+		qctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		counts, err := w.store.Unknowns(qctx)
+		cancel()
+		if err == nil {
+			w.metrics.Unknown(counts)
+		} else if ctx.Err() == nil {
+			w.log.Warn("unknown jobs not counted", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gaugeEvery):
+		}
+	}
+}
+
+func (w *worker) maintain(ctx context.Context) {
+	store, ok := w.store.(interface{ Maintain(context.Context) error })
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	if err := store.Maintain(ctx); err != nil && ctx.Err() == nil {
+		w.log.Warn("ledger not maintained; it is tried again tomorrow", "error", err)
+	}
+}

@@ -1,0 +1,156 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/job"
+)
+
+// submitBatch is how many messages are confirmed together.
+const submitBatch = 100
+
+// publishTimeout bounds one batch, reconnects included.
+const publishTimeout = 30 * time.Second
+
+// maxLine is the largest input, in bytes; the consumer takes no larger body.
+const maxLine = 1 << 20
+
+// Run sends a message for every good line. A line that no worker could run is
+// refused with its number and nothing of it is sent; the others are, so that
+// a corrected file can be submitted again as a whole: its good lines are
+// duplicates then, and paid once.
+func (s submitCommand) Run(c *call) error {
+	cfg, err := c.load(c.sharedBroker)
+	if err != nil {
+		return err
+	}
+	reg := registry(cfg)
+	h, ok := reg.Lookup(s.Job)
+	if !ok {
+		return usagef("PO506 there is no job %q; there are %s", s.Job, strings.Join(reg.Names(), ", "))
+	}
+	in := c.Stdin
+	if s.Input != "" && s.Input != "-" {
+		f, err := os.Open(s.Input)
+		if err != nil {
+			return usagef("PO507 --input: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	q, err := c.openBroker(cfg, logger(cfg, c.Stderr))
+	if err != nil {
+		return err
+	}
+	sent := &submission{call: c, handler: h, queue: q}
+	err = sent.all(in)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
+	defer cancel()
+	return errors.Join(err, q.close(ctx))
+}
+
+// submission is one run of submit.
+type submission struct {
+	*call
+	handler *job.Handler
+	queue   *queue
+	batch   []broker.Message
+	keys    []string
+	sent    int
+	refused int
+}
+
+func (s *submission) all(in io.Reader) error {
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return errors.Join(s.flush(), fmt.Errorf("PO507 reading line %d: %w", n, err))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if ferr := s.add(n, line); ferr != nil {
+				return ferr
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if s.refused > 0 {
+		return fmt.Errorf("PO509 %d sent, %d refused; correct those lines and submit the whole file again: what was sent already is not paid twice", s.sent, s.refused)
+	}
+	return nil
+}
+
+// add checks one line and puts it into the batch.
+func (s *submission) add(n int, line []byte) error {
+	if len(line) > maxLine {
+		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), maxLine))
+		return nil
+	}
+	in, err := s.handler.Decode(line)
+	if err != nil {
+		s.refuse(n, err)
+		return nil
+	}
+	s.batch = append(s.batch, broker.Message{Body: slices.Clone(line), Attributes: map[string]string{"job": s.handler.Name()}})
+	s.keys = append(s.keys, in.Key.String())
+	if len(s.batch) < submitBatch {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *submission) refuse(n int, why error) {
+	s.refused++
+	fmt.Fprintf(s.Stderr, "worker: PO505 line %d: %v\n", n, why)
+}
+
+// flush publishes the batch, and prints its keys once the broker has stored it.
+func (s *submission) flush() error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, publishTimeout)
+	defer cancel()
+	if err := s.queue.Publish(ctx, s.batch...); err != nil {
+		return fmt.Errorf("PO508 %d messages are sent; of the next %d any may be sent or not (submitting again is safe): %w", s.sent, len(s.batch), err)
+	}
+	for _, k := range s.keys {
+		fmt.Fprintln(s.Stdout, k)
+	}
+	s.sent += len(s.batch)
+	s.batch, s.keys = nil, nil
+	return nil
+}
+
+// Run prints the effective configuration.
+func (k configCommand) Run(c *call) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	return show(c, k.asJSON, cfg.JSON(), func(w io.Writer) error { return printConfig(w, cfg) })
+}
+
+func printConfig(w io.Writer, cfg *config.Config) error {
+	if err := cfg.Print(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nconfiguration %s\n", cfg.Hash())
+	return err
+}

@@ -1,0 +1,223 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// The documents of --json. Their fields are promised; others may join them.
+
+type jobDocument struct {
+	Key         string            `json:"key"`
+	Job         string            `json:"job"`
+	Tenant      string            `json:"tenant"`
+	State       ledger.State      `json:"state"`
+	Generation  int               `json:"generation"`
+	Runs        int               `json:"runs"`
+	Fence       int64             `json:"fence"`
+	OpenCalls   int               `json:"open_calls"`
+	Receives    int               `json:"receives"`
+	CreatedAt   *time.Time        `json:"created_at"`
+	DoneAt      *time.Time        `json:"done_at"`
+	CostUSD     *string           `json:"cost_usd"` // decimal dollars; null: unknown
+	Result      json.RawMessage   `json:"result"`
+	Error       *ledger.JobError  `json:"error"`
+	InputSHA256 string            `json:"input_sha256"`
+	Attempts    []attemptDocument `json:"attempts"`
+	Steps       []struct{}        `json:"steps"` // none in this version
+	History     []eventDocument   `json:"history"`
+}
+
+type attemptDocument struct {
+	N                 int                 `json:"n"`
+	Call              string              `json:"call"`
+	Route             string              `json:"route"`
+	Provider          string              `json:"provider"`
+	Model             string              `json:"model"`
+	Config            string              `json:"config"`
+	State             ledger.AttemptState `json:"state"`
+	Class             string              `json:"class"`
+	SentAt            *time.Time          `json:"sent_at"`
+	EndedAt           *time.Time          `json:"ended_at"`
+	ClientRequestID   string              `json:"client_request_id"`
+	ProviderRequestID string              `json:"provider_request_id"`
+	ObjectID          string              `json:"object_id"`
+	HTTPStatus        int                 `json:"http_status"`
+	TokensIn          *int64              `json:"tokens_in"`
+	TokensCached      *int64              `json:"tokens_cached"`
+	TokensOut         *int64              `json:"tokens_out"`
+	CostUSD           *string             `json:"cost_usd"`
+	CostSource        string              `json:"cost_source"`
+	Surplus           bool                `json:"surplus"`
+}
+
+type eventDocument struct {
+	At     *time.Time   `json:"at"`
+	From   ledger.State `json:"from"`
+	To     ledger.State `json:"to"`
+	Actor  string       `json:"actor"`
+	Reason string       `json:"reason"`
+}
+
+type listDocument struct {
+	Jobs []listed `json:"jobs"`
+}
+
+type listed struct {
+	Key       string       `json:"key"`
+	Job       string       `json:"job"`
+	Tenant    string       `json:"tenant"`
+	State     ledger.State `json:"state"`
+	Runs      int          `json:"runs"`
+	CostUSD   *string      `json:"cost_usd"`
+	CreatedAt *time.Time   `json:"created_at"`
+	DoneAt    *time.Time   `json:"done_at"`
+}
+
+func document(j ledger.Job) jobDocument {
+	d := jobDocument{
+		Key: j.Key.Text, Job: j.Action, Tenant: j.Key.Tenant, State: j.State, Generation: j.Generation, Runs: j.Runs, Fence: j.Fence,
+		OpenCalls: j.OpenCalls, Receives: j.Receives, CreatedAt: instant(j.CreatedAt), DoneAt: instant(j.DoneAt), CostUSD: usd(j.Cost),
+		Error: j.Error, InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
+	}
+	if j.Result != nil {
+		d.Result = j.Result.Body
+	}
+	for _, a := range j.Attempts {
+		d.Attempts = append(d.Attempts, attempt(a))
+	}
+	for _, e := range j.History {
+		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, e.Reason})
+	}
+	return d
+}
+
+func attempt(a ledger.AttemptRow) attemptDocument {
+	e := a.Evidence
+	source := e.CostSource
+	if e.Cost == nil {
+		source = "unknown"
+	}
+	return attemptDocument{
+		N: a.N, Call: a.Call.Name, Route: a.Route, Provider: a.Provider, Model: a.Model, Config: a.Config, State: a.State, Class: e.Class,
+		SentAt: instant(a.SentAt), EndedAt: instant(a.EndedAt), ClientRequestID: a.ClientRequestID, ProviderRequestID: e.ProviderRequestID,
+		ObjectID: e.ObjectID, HTTPStatus: e.Status, TokensIn: e.Usage.In, TokensCached: e.Usage.Cached, TokensOut: e.Usage.Out,
+		CostUSD: usd(e.Cost), CostSource: source, Surplus: a.Surplus,
+	}
+}
+
+func inList(j ledger.Job) listed {
+	return listed{j.Key.Text, j.Action, j.Key.Tenant, j.State, j.Runs, usd(j.Cost), instant(j.CreatedAt), instant(j.DoneAt)}
+}
+
+// instant is t in UTC, nil for none.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+func usd(n *ledger.Nano) *string {
+	if n == nil {
+		return nil
+	}
+	return new(n.String())
+}
+
+// show prints a document in JSON, or text for people.
+func show(c *call, as asJSON, doc any, text func(io.Writer) error) error {
+	if !as.JSON {
+		return text(c.Stdout)
+	}
+	e := json.NewEncoder(c.Stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(doc)
+}
+
+func printList(w io.Writer, jobs []listed) error {
+	if len(jobs) == 0 {
+		_, err := fmt.Fprintln(w, "no jobs")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tSTATE\tRUNS\tCOST USD\tCREATED\tDONE")
+	for _, j := range jobs {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Key, j.State, j.Runs, text(j.CostUSD), clock(j.CreatedAt), clock(j.DoneAt))
+	}
+	return t.Flush()
+}
+
+func printJob(w io.Writer, d jobDocument) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	row := func(name, format string, a ...any) { fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, a...)...) }
+	row("key", "%s", d.Key)
+	row("state", "%s", d.State)
+	if d.Error != nil {
+		row("error", "%s: %s", d.Error.Class, d.Error.Text)
+	}
+	row("cost", "%s USD", text(d.CostUSD))
+	row("runs", "%d, received %d times, generation %d, fence %d, open calls %d", d.Runs, d.Receives, d.Generation, d.Fence, d.OpenCalls)
+	row("created", "%s", clock(d.CreatedAt))
+	if d.DoneAt != nil {
+		row("done", "%s", clock(d.DoneAt))
+	}
+	if d.Result != nil {
+		row("result", "%s", d.Result)
+	}
+	row("input", "sha256 %s", d.InputSHA256)
+	for _, a := range d.Attempts {
+		row(fmt.Sprintf("attempt %d", a.N), "%s %s/%s %s: %s", a.Call, a.Provider, a.Model, a.Route, strings.Join(outcomeOf(a), ", "))
+		row("", "sent %s as %s, request %s, object %s", clock(a.SentAt), a.ClientRequestID, orNone(a.ProviderRequestID), orNone(a.ObjectID))
+	}
+	for i, e := range d.History {
+		row(map[bool]string{true: "history"}[i == 0], "%s  %s -> %s  %s: %s", clock(e.At), e.From, e.To, e.Actor, e.Reason)
+	}
+	return t.Flush()
+}
+
+// outcomeOf says in a few words what became of an attempt.
+func outcomeOf(a attemptDocument) []string {
+	words := []string{string(a.State)}
+	if a.Class != "" && a.Class != string(a.State) {
+		words = append(words, a.Class)
+	}
+	if a.HTTPStatus != 0 {
+		words = append(words, fmt.Sprintf("HTTP %d", a.HTTPStatus))
+	}
+	if a.TokensIn != nil && a.TokensOut != nil {
+		words = append(words, fmt.Sprintf("%d tokens in, %d out", *a.TokensIn, *a.TokensOut))
+	}
+	if a.Surplus {
+		words = append(words, "not needed (wasted)")
+	}
+	return append(words, text(a.CostUSD)+" USD")
+}
+
+func text(s *string) string {
+	if s == nil {
+		return "unknown"
+	}
+	return *s
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "(none seen)"
+	}
+	return s
+}
+
+func clock(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format("2006-01-02 15:04:05.000Z")
+}
