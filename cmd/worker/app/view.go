@@ -178,9 +178,20 @@ func printJob(w io.Writer, d jobDocument) error {
 		row("", "sent %s as %s, request %s, object %s", clock(a.SentAt), a.ClientRequestID, orNone(a.ProviderRequestID), orNone(a.ObjectID))
 	}
 	for i, e := range d.History {
-		row(map[bool]string{true: "history"}[i == 0], "%s  %s -> %s  %s: %s", clock(e.At), e.From, e.To, e.Actor, e.Reason)
+		row(map[bool]string{true: "history"}[i == 0], "%s  %s  %s: %s", clock(e.At), change(e), e.Actor, e.Reason)
 	}
 	return t.Flush()
+}
+
+// change is the state before and after an event, or the one state that stayed.
+func change(e eventDocument) string {
+	switch e.From {
+	case e.To:
+		return string(e.To)
+	case "":
+		return "new -> " + string(e.To)
+	}
+	return fmt.Sprintf("%s -> %s", e.From, e.To)
 }
 
 // outcomeOf says in a few words what became of an attempt.

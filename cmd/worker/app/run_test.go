@@ -1,0 +1,161 @@
+package app
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/internal/modelserver"
+)
+
+const (
+	ticket    = `{"tenant":"acme","ticket":"48213","revision":3,"thread":"The invoice was charged twice."}`
+	ticketKey = "acme:ticket.summary:48213:v3:p7"
+)
+
+// submitted sends the one ticket of these tests.
+func (w *world) submitted() {
+	w.t.Helper()
+	if out := w.must(ticket, "submit", "--job", "ticket.summary"); out != ticketKey+"\n" {
+		w.t.Fatalf("submit prints %q", out)
+	}
+}
+
+// One key, one line on the bill, one result: with duplicates before, during and after.
+func TestRunPaysOnce(t *testing.T) {
+	w := newWorld(t)
+	ms := w.models(modelserver.Options{Latency: 100 * time.Millisecond})
+	w.submitted()
+	w.submitted()
+	r := w.start()
+	w.until(ticketKey, "done")
+	w.submitted()
+	eventually(t, func() (bool, string) {
+		d := w.queue.Depth()
+		return d.Ready+d.Held+d.Delayed == 0, "the queue to be empty"
+	})
+	r.stop()
+	if lines := ms.BillByKey()[ticketKey]; len(lines) != 1 || !lines[0].Delivered {
+		t.Errorf("the bill has %+v, want one line", lines)
+	}
+	if dead := w.queue.DeadLetters(); len(dead) != 0 {
+		t.Errorf("dead letters %v", dead)
+	}
+	var d jobDocument
+	if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Attempts) != 1 || d.Attempts[0].State != "received" || d.OpenCalls != 0 || !strings.Contains(string(d.Result), `"summary": "Summary of`) {
+		t.Errorf("job %+v", d)
+	}
+	if log := r.log.String(); strings.Contains(log, "planted") || !strings.Contains(log, "PO017") || !strings.Contains(log, "PO018") {
+		t.Errorf("the log shows a key, or does not warn of memory:\n%s", log)
+	}
+}
+
+func TestInvoiceWithoutTables(t *testing.T) {
+	w := newWorld(t)
+	w.models(modelserver.Options{})
+	out := w.must(`{"tenant":"acme","document":"9821","revision":1,"text":"Invoice 17"}`, "submit", "--job", "invoice.extract")
+	r := w.start()
+	w.until(strings.TrimSpace(out), "done")
+	r.stop()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestProbes(t *testing.T) {
+	w := newWorld(t)
+	ms := w.models(modelserver.Options{})
+	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "PAIDONCE_HTTP_DEBUG=127.0.0.1:0")
+	ms.Script(ticketKey, modelserver.Fault{Hold: true})
+	r := w.start()
+	url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
+	debug := "http://" + r.says(`"setting":"http.debug","address":"([^"]+)"`)
+	eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz"); return s == http.StatusOK, b })
+	if s, b := get(t, url+"/livez"); s != http.StatusOK || b != "ok\n" {
+		t.Errorf("livez: %d %s", s, b)
+	}
+	if _, b := get(t, url+"/readyz?verbose"); b != `{"checks":{"broker":{"ok":true},"lease":{"ok":true},"ledger":{"ok":true},"not_draining":{"ok":true},"schema":{"ok":true}},"ready":true}`+"\n" {
+		t.Errorf("readyz?verbose: %s", b)
+	}
+	if s, _ := get(t, url+"/debug/pprof/"); s != http.StatusNotFound {
+		t.Errorf("profiles are served beside the probes: %d", s)
+	}
+	if s, _ := get(t, debug+"/debug/pprof/"); s != http.StatusOK {
+		t.Errorf("profiles: %d", s)
+	}
+	s, metrics := get(t, url+"/metrics")
+	for _, want := range []string{"paidonce_build_info{", `paidonce_unknown_jobs{job="ticket.summary"} 0`, "go_goroutines ", "process_open_fds ",
+		`paidonce_model_calls_total{job="ticket.summary",model="gpt-5-mini",outcome="received",provider="openai"} 0`} {
+		if s != http.StatusOK || !strings.Contains(metrics, want) {
+			t.Errorf("metrics (%d) lack %s", s, want)
+		}
+	}
+	w.submitted()
+	eventually(t, func() (bool, string) { return len(ms.Bill()) == 1, "the call to be under way" })
+	r.cancel()
+	eventually(t, func() (bool, string) {
+		s, b := get(t, url+"/readyz?verbose")
+		return s == http.StatusServiceUnavailable && strings.Contains(b, `"not_draining":{"ok":false,"error":"draining; 1 in hand"}`), b
+	})
+	ms.Release(ticketKey)
+	r.wait()
+	if s := w.state(ticketKey); s != "done" {
+		t.Errorf("the job that ran during the drain is %s", s)
+	}
+}
+
+// The first signal drains, the second ends the drain: the call under way is unknown,
+// nothing is lost, and the exit code is 0.
+func TestSecondSignal(t *testing.T) {
+	w := newWorld(t)
+	ms := w.models(modelserver.Options{})
+	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=10m", "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: only, provider: anthropic, model: m, timeout: 90s}]")
+	ms.ScriptAny(modelserver.Fault{Hold: true})
+	w.submitted()
+	r := w.start()
+	eventually(t, func() (bool, string) { return len(ms.Bill()) == 1, "the call to be under way" })
+	signal := func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal()
+	r.says(`signal received; draining","signal":"terminated"`)
+	signal()
+	r.wait()
+	if s := w.state(ticketKey); s != "unknown" {
+		t.Errorf("the job whose call was cut is %s, want unknown", s)
+	}
+	if n := len(ms.Bill()); n != 1 {
+		t.Errorf("%d calls on the bill", n)
+	}
+}
+
+func TestAddressTaken(t *testing.T) {
+	w := newWorld(t)
+	w.models(modelserver.Options{})
+	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
+	r := w.start()
+	taken := r.says(`"setting":"http.listen","address":"([^"]+)"`)
+	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN="+taken)
+	w.refused(exitFailed, "", []string{"run"}, "PO511 http.listen "+taken+" (environment PAIDONCE_HTTP_LISTEN)", "address already in use")
+	r.stop()
+}
