@@ -24,7 +24,8 @@ type commands struct {
 	Config struct {
 		Show configCommand `cmd:"" help:"Show the effective configuration and where each value came from, secrets hidden."`
 	} `cmd:"" help:"The configuration."`
-	Version versionCommand `cmd:"" help:"Say which version this is."`
+	Version     versionCommand `cmd:"" help:"Say which version this is."`
+	Healthcheck healthCommand  `cmd:"" help:"Ask the worker at http.listen whether it lives; for images without a shell."`
 }
 
 type asJSON struct {
@@ -76,3 +77,7 @@ type cancelCommand struct {
 type configCommand struct{ asJSON }
 
 type versionCommand struct{ asJSON }
+
+type healthCommand struct {
+	Ready bool `help:"Ask whether it can take work, too."`
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/worker/config"
 )
@@ -14,6 +15,8 @@ import (
 func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level(cfg.Log.Level), ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {
+		case time.Duration:
+			a.Value = slog.StringValue(v.String()) // else JSON has nanoseconds, without saying so
 		case string:
 			a.Value = slog.StringValue(cfg.Scrub(v))
 		case error:

@@ -166,3 +166,34 @@ func profiles() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
+
+// Run asks the worker of the same configuration how it is.
+func (h healthCommand) Run(c *call) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(cfg.HTTP.Listen)
+	if err != nil {
+		return usagef("PO514 http.listen (%s) is empty: there is nobody to ask", cfg.Source("http.listen"))
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // it listens everywhere, here too
+	}
+	url := "http://" + net.JoinHostPort(host, port) + map[bool]string{true: "/readyz", false: "/livez"}[h.Ready]
+	ctx, cancel := context.WithTimeout(c.ctx, 2*checkTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("PO514 asking %s: %w", url, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("PO514 the worker does not answer: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("PO514 %s answers %s", url, resp.Status)
+	}
+	return nil
+}

@@ -148,3 +148,32 @@ func TestReadinessFollowsBroker(t *testing.T) {
 	}
 	r.stop()
 }
+
+// A ledger that is away makes the worker not ready, and ends nothing.
+func TestLedgerAway(t *testing.T) {
+	w := newWorld(t)
+	w.ledger = nil
+	server := pgtest.Start(t)
+	w.env = append(w.env, "PAIDONCE_LEDGER_URL="+server.URL(t), "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
+	ms := w.models(modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
+	w.must("", "migrate", "up")
+	r := w.start()
+	url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
+	eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz?verbose"); return s == http.StatusOK, b })
+	server.StopImmediate(t)
+	eventually(t, func() (bool, string) {
+		s, b := get(t, url+"/readyz?verbose")
+		return s == http.StatusServiceUnavailable && strings.Contains(b, `"ledger":{"ok":false`) && strings.Contains(b, `"broker":{"ok":true}`), b
+	})
+	if s, _ := get(t, url+"/livez"); s != http.StatusOK {
+		t.Errorf("livez without a ledger: %d; a restart would not bring it back", s)
+	}
+	w.submitted()
+	server.Restart(t)
+	w.until(ticketKey, "done")
+	eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz?verbose"); return s == http.StatusOK, b })
+	r.stop()
+	if n := len(ms.BillByKey()[ticketKey]); n != 1 {
+		t.Errorf("%d calls on the bill", n)
+	}
+}

@@ -1,8 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"syscall"
@@ -108,9 +112,19 @@ func TestProbes(t *testing.T) {
 			t.Errorf("metrics (%d) lack %s", s, want)
 		}
 	}
+	listen := w.env[len(w.env)-2]
+	w.env[len(w.env)-2] = "PAIDONCE_HTTP_LISTEN=" + strings.TrimPrefix(url, "http://127.0.0.1") // as in a container: everywhere
+	w.must("", "healthcheck")
+	w.must("", "healthcheck", "--ready")
 	w.submitted()
 	eventually(t, func() (bool, string) { return len(ms.Bill()) == 1, "the call to be under way" })
 	r.cancel()
+	eventually(t, func() (bool, string) {
+		o := w.do("", "healthcheck", "--ready")
+		return o.code == exitFailed && strings.Contains(o.stderr, "PO514") && strings.Contains(o.stderr, "503"), o.stderr
+	})
+	w.must("", "healthcheck")
+	w.env[len(w.env)-2] = listen
 	eventually(t, func() (bool, string) {
 		s, b := get(t, url+"/readyz?verbose")
 		return s == http.StatusServiceUnavailable && strings.Contains(b, `"not_draining":{"ok":false,"error":"draining; 1 in hand"}`), b
@@ -119,6 +133,38 @@ func TestProbes(t *testing.T) {
 	r.wait()
 	if s := w.state(ticketKey); s != "done" {
 		t.Errorf("the job that ran during the drain is %s", s)
+	}
+	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN="+strings.TrimPrefix(url, "http://"))
+	w.refused(exitFailed, "", []string{"healthcheck"}, "PO514", "does not answer")
+}
+
+// A gateway may ask for no key; then none is asked for here.
+func TestGatewayWithoutKey(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "PAIDONCE_PROVIDERS_OPENAI_BASE_URL=http://127.0.0.1:1/v1/")
+	r := w.start()
+	r.says("joined the ledger")
+	r.stop()
+}
+
+// Other people's errors may quote what they were given.
+func TestLogScrubs(t *testing.T) {
+	c := &call{Process: Process{Environ: []string{"PAIDONCE_LEDGER_URL=postgres://u:hunter2@h/d", "PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-planted"}}}
+	cfg, err := c.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	log := logger(cfg, &b).With("dsn", "postgres://u:hunter2@h/d")
+	log.Error("x", "error", errors.New("dial postgres://u:hunter2@h/d"), "text", "key sk-planted", "took", 1500*time.Millisecond,
+		slog.Group("in", "a", fmt.Errorf("wrapped: %w", errors.New("sk-planted"))))
+	if s := b.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "planted") || !strings.Contains(s, `"took":"1.5s"`) {
+		t.Errorf("logged %s", s)
+	}
+	b.Reset()
+	c.Stderr = &b
+	if code := c.report(fmt.Errorf("dial postgres://u:hunter2@h/d\nand more")); code != exitFailed || b.String() != "worker: dial postgres://u:(hidden)@h/d\nworker: and more\n" {
+		t.Errorf("exit %d, printed %s", code, b.String())
 	}
 }
 
