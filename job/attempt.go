@@ -136,6 +136,8 @@ func (a *Attempt) used() bool {
 	return a.asked
 }
 
+var errWindow = fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow)
+
 // elapsed is the longer of wall-clock and monotonic time since t: Go's monotonic
 // clock stands still while a machine sleeps, and the wall clock may be set back.
 func elapsed(t time.Time) time.Duration {

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/paidonce/paidonce/ledger"
 )
 
 // sendGate is an attempt's one way to the wire. It stands above TLS: the first
@@ -41,7 +39,6 @@ const (
 
 var (
 	errGateShut   = errors.New("PO360 the send gate is shut; nothing was written")
-	errWindow     = fmt.Errorf("PO331 the send gate took longer than %s; nothing was sent", ledger.SendWindow)
 	errCallerLeft = errors.New("PO361 the caller stopped waiting before the request went out; nothing was sent")
 )
 
@@ -82,22 +79,23 @@ func (g *sendGate) ask() error {
 	if err := context.Cause(g.ctx); err != nil {
 		return err
 	}
-	issued := time.Now()
 	if err := g.a.gate(context.WithoutCancel(g.ctx)); err != nil {
 		return err
 	}
-	g.mu.Lock()
-	left := g.left
-	g.mu.Unlock()
 	switch {
-	case left:
+	case g.abandoned():
 		return g.a.unsent(g.ctx, "cancelled", errCallerLeft)
 	case g.ctx.Err() != nil:
 		return g.a.unsent(g.ctx, "cancelled", context.Cause(g.ctx))
-	case elapsed(issued) > ledger.SendWindow:
-		return g.a.unsent(g.ctx, "window_over", errWindow)
 	}
 	return nil
+}
+
+// abandoned reports whether the caller stopped waiting.
+func (g *sendGate) abandoned() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.left
 }
 
 // leave is called when nobody waits for the answer any more. Before the first byte it

@@ -177,7 +177,7 @@ func TestGateSlow(t *testing.T) {
 func TestGateLeft(t *testing.T) {
 	for name, leave := range map[string]func(caller, drained func()){
 		"caller": func(caller, _ func()) { caller() },
-		"drain":  func(_, drained func()) { drained() },
+		"drain":  func(_, drained func()) { drained() }, // of a request that does not follow the route's context
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t, nil)
@@ -188,16 +188,18 @@ func TestGateLeft(t *testing.T) {
 				<-left
 				return nil
 			}}
-			got := ask(t, testRun(t, f, func(c *RunConfig) { c.Paid = paid }), "openai", 30*time.Second, func(ctx context.Context, a *Attempt) (string, error) {
-				ctx, cancel := context.WithCancel(ctx)
+			got := ask(t, testRun(t, f, func(c *RunConfig) { c.Paid = paid }), "openai", 1500*time.Millisecond, func(ctx context.Context, a *Attempt) (string, error) {
+				caller, cancel := context.WithCancel(context.WithoutCancel(ctx))
 				defer cancel()
 				go func() {
 					<-asking
 					leave(cancel, drained)
+					for x := a.guard.x; x.ctx.Err() == nil && !x.gate.abandoned(); {
+						time.Sleep(time.Millisecond) // until the guard has heard of it
+					}
+					close(left)
 				}()
-				_, err := post(ctx, a.HTTP(), l.url(), "{}")
-				close(left) // Do returned, or user code saw its context end
-				return "", err
+				return post(caller, a.HTTP(), l.url(), "{}")
 			})
 			if row := f.one(t); row.state != ledger.NotSent || row.evidence.Class != "cancelled" || got.err == nil {
 				t.Errorf("on record: %s, %s; %v", row.state, row.evidence.Class, got.err)
