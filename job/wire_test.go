@@ -334,6 +334,42 @@ func TestSentAndHTTP(t *testing.T) {
 	}
 }
 
+// TestSentMeanwhile: a mark that is made while a request is prepared is the attempt's.
+func TestSentMeanwhile(t *testing.T) {
+	l := listen(t, nil)
+	f := &fake{}
+	got := ask(t, testRun(t, f, nil), "openai", 30*time.Second, func(ctx context.Context, a *Attempt) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, "POST", l.url(), marking{ctx, a})
+		if err != nil {
+			return "", err
+		}
+		resp, err := a.HTTP().Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return "sent", err
+	})
+	if row := f.one(t); got.err != nil || row.state != ledger.Received || row.evidence.Response.Codec != codecJSON {
+		t.Errorf("%v: on record %s", got.err, row.state)
+	}
+	l.Close()
+	l.wg.Wait()
+	if l.bytes.Load() != 0 {
+		t.Errorf("%d bytes were written", l.bytes.Load())
+	}
+}
+
+// marking is a request's body that marks its attempt as sent when it is read.
+type marking struct {
+	ctx context.Context
+	a   *Attempt
+}
+
+func (m marking) Read([]byte) (int, error) {
+	m.a.Sent(m.ctx)
+	return 0, io.EOF
+}
+
 // TestHeaders: what the server sees of a request, and user code of a response.
 func TestHeaders(t *testing.T) {
 	var seen http.Header
