@@ -109,6 +109,7 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 	horizon := age("open_until = open_until - $3::interval")
 	return &ledgertest.Harness{
 		Store: open(t, url, postgres.Options{}),
+		Seeds: 60,
 		LapseWorker: func(id ledger.WorkerID) {
 			t.Helper()
 			one("update paidonce.worker set lease_until = clock_timestamp() where id = $1 and epoch = $2 and closed_at is null", id.ID, id.Epoch)
@@ -156,5 +157,16 @@ func TestLedger(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T) *ledgertest.Harness {
 		url := database(t)
 		return harness(t, url, url)
+	})
+}
+
+// TestLedgerThroughPgBouncer runs the suite in transaction mode, with no setting made
+// for it: the same URL but for the port.
+func TestLedgerThroughPgBouncer(t *testing.T) {
+	ledgertest.Run(t, func(t *testing.T) *ledgertest.Harness {
+		url := database(t)
+		h := harness(t, pgtest.PgBouncer(t, url), url)
+		h.Seeds = 10
+		return h
 	})
 }
