@@ -1,0 +1,366 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/postgres"
+)
+
+func TestMigrationsAtOnceAndAgain(t *testing.T) {
+	url := pgtest.URL(t)
+	before, err := postgres.MigrationStatus(t.Context(), url)
+	if err != nil || len(before) == 0 || !before[0].Applied.IsZero() {
+		t.Fatalf("status of an empty database: %+v %v", before, err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := postgres.Migrate(t.Context(), url); err != nil {
+				t.Errorf("migrate: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := postgres.Migrate(t.Context(), url); err != nil {
+		t.Errorf("migrate again: %v", err)
+	}
+	after, err := postgres.MigrationStatus(t.Context(), url)
+	if err != nil || len(after) != len(before) {
+		t.Fatalf("status: %+v %v", after, err)
+	}
+	for _, m := range after {
+		if m.Applied.IsZero() {
+			t.Errorf("%s is not applied", m.Name)
+		}
+	}
+	if n := scan[int](t, raw(t, url), "select count(*) from paidonce.schema_version where version_id > 0"); n != len(after) {
+		t.Errorf("%d steps on record, want %d", n, len(after))
+	}
+	if err := open(t, url, postgres.Options{}).Ping(t.Context()); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+}
+
+func TestMigrateThroughPgBouncer(t *testing.T) {
+	url := pgtest.URL(t)
+	through := pgtest.PgBouncer(t, url)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if err := postgres.Migrate(t.Context(), through); err != nil {
+				t.Errorf("migrate: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := scan[int](t, raw(t, url), "select count(*) from pg_locks where locktype = 'advisory'"); n != 0 {
+		t.Errorf("%d advisory locks are left on server connections", n)
+	}
+	if err := open(t, through, postgres.Options{}).Ping(t.Context()); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+}
+
+func TestSchemaThatDoesNotFit(t *testing.T) {
+	l := open(t, pgtest.URL(t), postgres.Options{})
+	if err := l.Ping(t.Context()); !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), "worker migrate up") {
+		t.Errorf("no schema: %v", err)
+	}
+	url := database(t)
+	run(t, raw(t, url), "insert into paidonce.schema_version (version_id, is_applied) values (99, true)")
+	if err := open(t, url, postgres.Options{}).Ping(t.Context()); !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), "99") {
+		t.Errorf("a newer schema: %v", err)
+	}
+}
+
+func TestPrintMigrations(t *testing.T) {
+	sql, err := postgres.PrintMigrations()
+	if err != nil || !strings.Contains(sql, "create table paidonce.job") {
+		t.Fatalf("%v\n%.200s", err, sql)
+	}
+	run(t, raw(t, pgtest.URL(t)), sql) // it is plain SQL
+}
+
+// TestForbiddenRows writes each row that section 5 of the design forbids, straight
+// into the tables.
+func TestForbiddenRows(t *testing.T) {
+	f := newFixture(t, postgres.Options{})
+	key := func(name string) ledger.Request { return f.request(name) }
+	f.run(key("running"))
+	open := f.run(key("unknown"))
+	if err := f.Send(t.Context(), open, attempt()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := f.Release(t.Context(), open, ledger.Outcome{}); err != nil || r.State != ledger.Unknown {
+		t.Fatalf("release: %+v %v", r, err)
+	}
+	if err := f.life(t.Context(), "done", false); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ job, set, constraint string }{
+		"open calls below none":         {"running", "open_calls = -1, open_until = now()", "job_open_calls_check"},
+		"unknown without an open call":  {"unknown", "open_calls = 0, open_until = null", "unknown_has_open_calls"},
+		"done with an open call":        {"done", "open_calls = 1, open_until = now()", "only_open_has_open_calls"},
+		"ready with an open call":       {"unknown", "state = 'ready', unknown_at = null", "only_open_has_open_calls"},
+		"running without an owner":      {"running", "owner = null, owner_epoch = null", "running_has_owner"},
+		"running without a token":       {"running", "claim_token = null", "running_has_owner"},
+		"running without a deadline":    {"running", "run_deadline = null", "running_has_owner"},
+		"an owner without an epoch":     {"running", "owner_epoch = null", "owner_has_epoch"},
+		"a token without a run":         {"unknown", "claim_token = gen_random_uuid()", "only_running_has_token"},
+		"an owner of a finished job":    {"done", "owner = 'w', owner_epoch = 1", "only_open_has_owner"},
+		"a negative reserve":            {"running", "reserved = -1", "job_reserved_check"},
+		"open calls without a horizon":  {"unknown", "open_until = null", "open_calls_have_horizon"},
+		"done without a result":         {"running", "state = 'done', owner = null, owner_epoch = null, claim_token = null, run_deadline = null", "done_has_result"},
+		"failed without an error":       {"running", "state = 'failed', owner = null, owner_epoch = null, claim_token = null, run_deadline = null", "failed_has_error"},
+		"unknown since never":           {"unknown", "unknown_at = null", "unknown_has_since"},
+		"a state nobody knows":          {"running", "state = 'lost'", "job_state_check"},
+		"the ledger carries no input":   {"running", "carrier = 'ledger', input_kept = false", "ledger_carries_input"},
+		"done becomes ready":            {"done", "state = 'ready'", "new generation"},
+		"done gets another result":      {"done", "result_id = gen_random_uuid()", "new generation"},
+		"a fence that shrinks":          {"unknown", "fence = 1", "never shrink"},
+		"another partition":             {"done", "part_on = part_on + 1", "never shrink"},
+		"no tenant":                     {"done", "tenant = ''", "job_tenant_check"},
+		"a hash that is none":           {"done", "input_hash = 'x'", "job_input_hash_check"},
+		"the key of another (not less)": {"done", "key = 'acme:invoice.extract:running'", "job_tenant_key_key"},
+	} {
+		_, err := f.db.Exec(t.Context(), "update paidonce.job set "+c.set+" where key = 'acme:invoice.extract:"+c.job+"'")
+		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code[:2] != "23" || e.ConstraintName != c.constraint && !strings.Contains(e.Message, c.constraint) {
+			t.Errorf("%s: %v, want a violation of %q", name, err, c.constraint)
+		}
+	}
+	_, err := f.db.Exec(t.Context(), "update paidonce.attempt set state = 'unknown', captured = null where state = 'received'")
+	if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "23514" {
+		t.Errorf("a received attempt becomes unknown: %v", err)
+	}
+	if n := run(t, f.db, "update paidonce.job set generation = generation + 1, state = 'ready' where state = 'done'"); n != 1 {
+		t.Errorf("a new generation of a done job: %d rows", n)
+	}
+}
+
+// TestPartitionsAhead: rows find a partition of their own for weeks to come, and those
+// that landed in the net are moved out of it.
+func TestPartitionsAhead(t *testing.T) {
+	f := newFixture(t, postgres.Options{})
+	if err := f.life(t.Context(), "now", false); err != nil {
+		t.Fatal(err)
+	}
+	tables := []string{"attempt", "response", "result", "input", "event"}
+	inNet := func() (n int) {
+		for _, table := range tables {
+			n += scan[int](t, f.db, "select count(*) from paidonce."+table+"_default")
+		}
+		return n
+	}
+	if n := inNet(); n != 0 {
+		t.Errorf("%d rows of a new job are in default partitions", n)
+	}
+	for _, table := range tables { // as if nobody had made partitions for this time
+		part := scan[string](t, f.db, "select tableoid::regclass::text from paidonce."+table+" limit 1")
+		run(t, f.db, "alter table paidonce."+table+" detach partition "+part)
+		run(t, f.db, "drop table "+part)
+	}
+	if err := f.life(t.Context(), "late", false); err != nil {
+		t.Fatalf("a job without partitions: %v", err)
+	}
+	if n := inNet(); n == 0 {
+		t.Error("no row is in the net")
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := f.Maintain(t.Context()); err != nil {
+				t.Errorf("maintain: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := inNet(); n != 0 {
+		t.Errorf("%d rows are left in the net", n)
+	}
+	j, err := f.Job(t.Context(), f.request("late").Key)
+	if err != nil || j.Result == nil || len(j.Attempts) != 1 || !j.Attempts[0].HasAnswer || len(j.History) != 4 {
+		t.Errorf("after the move: %+v %v", j, err)
+	}
+	for _, column := range []string{"response", "result", "input"} {
+		if n := scan[int](t, f.db, `select count(*) from pg_attribute a join pg_inherits i on i.inhrelid = a.attrelid
+			where i.inhparent = ('paidonce.' || $1)::regclass and a.attname = 'body' and a.attcompression <> 'l'`, column); n != 0 {
+			t.Errorf("%d partitions of %s do not compress with lz4", n, column)
+		}
+	}
+}
+
+// acrossTenants lists the statements that may do without a tenant, each with its reason.
+var acrossTenants = map[string]string{
+	"sweep_jobs": "a sweeper looks after all tenants",
+	"due":        "a sweeper looks after all tenants",
+	"adopt":      "a reconciler looks after all tenants",
+	"flagged":    "the running jobs of one worker are of any tenant",
+	"jobs":       "a listing for people, of one tenant or of all",
+	"unknowns":   "a report over all tenants",
+	"version":    "the schema's own table",
+}
+
+// TestTenantIsNamed reads every SQL file: whatever table of tenants a statement touches, it
+// names the tenant for it, so that the ledger can be distributed by tenant.
+func TestTenantIsNamed(t *testing.T) {
+	table := regexp.MustCompile(`(?:from|join|update|into)\s+paidonce\.(\w+)`)
+	files, err := filepath.Glob("sql/*.sql")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	exempt := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".sql")
+		if acrossTenants[name] != "" {
+			exempt++
+			continue
+		}
+		text := withoutComments(t, file)
+		used := 0
+		for _, m := range table.FindAllStringSubmatch(text, -1) {
+			if m[1] != "worker" {
+				used++
+			}
+		}
+		if named := strings.Count(text, "tenant"); named < used {
+			t.Errorf("%s uses %d tables with tenants and names the tenant %d times", file, used, named)
+		}
+		if used > 0 && !regexp.MustCompile(`tenant = |\(tenant`).MatchString(text) {
+			t.Errorf("%s does not find its rows by tenant", file)
+		}
+	}
+	if exempt != len(acrossTenants) {
+		t.Errorf("%d exemptions are of statements that are not there", len(acrossTenants)-exempt)
+	}
+	schema := withoutComments(t, "migrations/00001_ledger.sql")
+	for _, m := range regexp.MustCompile(`(?m)(primary key|unique) \(([^)]*)`).FindAllStringSubmatch(schema, -1) {
+		if !strings.HasPrefix(m[2], "tenant, ") {
+			t.Errorf("%s (%s) does not begin with the tenant", m[1], m[2])
+		}
+	}
+}
+
+func withoutComments(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`--.*`).ReplaceAllString(string(b), "")
+}
+
+// TestPlans explains the hot statements with a table that holds many jobs: none
+// reads a table from end to end.
+func TestPlans(t *testing.T) {
+	f := newFixture(t, postgres.Options{})
+	if err := f.life(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	run(t, f.db, `insert into paidonce.job (tenant, key, action, input_hash, input_kept, part_on, state, fence, carrier, next_at,
+		runs, events, result_id, done_at, created_at, updated_at)
+		select 'acme', 'k' || i, 'a', sha256('x'), false, current_date, 'done', 1, 'broker', now(), 1, 0, gen_random_uuid(), now(), now(), now()
+		from generate_series(1, 20000) i`)
+	for name, args := range map[string]string{
+		"claim_read":    "'acme', 'k7', gen_random_uuid()",
+		"look":          "'acme', 1, 'extract', ''",
+		"lock":          "'acme', 1",
+		"send":          "'acme', 1, 1, gen_random_uuid(), 'c', '', 'r', 'p', 'm', 'c', 'x', '1s', 1, 0",
+		"settle":        "'acme', 1, gen_random_uuid(), 'received', 'sender', null, '0', '', '', '', 0, '', '', null, null, null, null, 1, '', 'json', 'x'",
+		"complete":      "'acme', 1, 1, gen_random_uuid(), '', 'x', '{}'",
+		"sweep_workers": "",
+		"sweep_jobs":    "10",
+		"due":           "10, '1h'",
+		"adopt":         "'w1', 1, 10",
+	} {
+		plan := f.explain(name, args)
+		if strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s reads a whole table:\n%s", name, plan)
+		}
+	}
+}
+
+// explain plans a statement as the ledger's connections do, without knowing its
+// arguments.
+func (f *fixture) explain(name, args string) string {
+	f.Helper()
+	b, err := os.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		f.Fatal(err)
+	}
+	c, err := f.db.Acquire(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer c.Release()
+	exec := func(sql string) {
+		f.Helper()
+		if _, err := c.Exec(f.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			f.Fatalf("%s: %v", sql, err)
+		}
+	}
+	exec("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
+	exec("prepare " + name + " as " + string(b))
+	if args != "" {
+		args = "(" + args + ")"
+	}
+	rows, err := c.Query(f.Context(), "explain execute "+name+args, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		f.Fatalf("explain %s: %v", name, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		f.Fatalf("explain %s: %v", name, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestOpen: what Open refuses, and that no error shows a password.
+func TestOpen(t *testing.T) {
+	for _, url := range []string{"postgres://u:secret@127.0.0.1:1/x", "postgres://u:secret@h:port/x", "postgres://u:secret@127.0.0.1:1/x?pool_max_conns=many"} {
+		_, err := postgres.Open(t.Context(), url, postgres.Options{})
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("open %s: %v", url, err)
+		}
+	}
+	if got := postgres.Redact("postgres://u:secret@h/x?password=secret"); strings.Contains(got, "secret") {
+		t.Errorf("redacted: %s", got)
+	}
+}
+
+// TestAsynchronousCommit: a server that is set to forget is overruled, and refused
+// where that cannot be done.
+func TestAsynchronousCommit(t *testing.T) {
+	url := database(t)
+	name := scan[string](t, raw(t, url), "select current_database()")
+	run(t, raw(t, url), "alter database "+name+" set synchronous_commit = off")
+	l := open(t, url, postgres.Options{})
+	var commit string
+	h := hook(func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "select current_setting('synchronous_commit')").Scan(&commit)
+	})
+	f := &fixture{T: t, Ledger: l, db: raw(t, url)}
+	w, err := l.Join(t.Context(), ledger.Worker{ID: "w", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.worker = w
+	if err := l.Complete(t.Context(), f.run(f.request("a")), ledger.Result{ID: ledger.NewID(), Hooks: []ledger.Hook{h}}); err != nil || commit != "on" {
+		t.Errorf("complete: %v, with synchronous_commit %q", err, commit)
+	}
+	if _, err = postgres.Open(t.Context(), pgtest.PgBouncer(t, url), postgres.Options{}); !errors.Is(err, postgres.ErrConfig) {
+		t.Errorf("through a pooler: %v, want ErrConfig", err)
+	}
+}
