@@ -21,6 +21,17 @@ func (b *bench) lossOf(r *rabbitmq.Broker, why rabbitmq.Loss) {
 	b.eventually("a loss of "+string(why), func() bool { return r.State().Reconnects[why] > 0 })
 }
 
+// cutBoth has the broker close both connections, and waits for new ones.
+func (b *bench) cutBoth(r *rabbitmq.Broker) {
+	b.Helper()
+	before := r.State().Reconnects[rabbitmq.LostConnection]
+	b.srv.CloseConnections(b, b.url)
+	b.eventually("both connections are new", func() bool {
+		s := r.State()
+		return s.Reconnects[rabbitmq.LostConnection] == before+2 && s.Connected
+	})
+}
+
 // worksAgain publishes a message and gets it.
 func (b *bench) worksAgain(r *rabbitmq.Broker, body string) {
 	b.Helper()
@@ -71,8 +82,7 @@ func TestOneConfigManyConnections(t *testing.T) {
 	r := b.open(func(c *rabbitmq.Config) { c.URL = b.login("reconnecter", "s3cret/Pa:ss@w%rd") })
 	for _, body := range []string{"one", "two", "three"} {
 		b.worksAgain(r, body)
-		b.srv.CloseConnections(t, b.url)
-		b.eventually("a new session", func() bool { return r.State().Connected })
+		b.cutBoth(r)
 	}
 	if n := r.State().Reconnects[rabbitmq.NotConnected]; n != 0 {
 		t.Errorf("%d attempts to connect did not succeed", n)

@@ -30,7 +30,7 @@ func TestTLS(t *testing.T) {
 	mine := &tls.Config{RootCAs: roots}
 	r := b.open(secure, func(c *rabbitmq.Config) { c.TLS = mine })
 	b.worksAgain(r, "encrypted")
-	b.srv.CloseConnections(t, b.url)
+	b.cutBoth(r)
 	b.worksAgain(r, "encrypted again")
 	if mine.ServerName != "" || mine.MinVersion != 0 {
 		t.Errorf("the caller's configuration was written into: %q, %d", mine.ServerName, mine.MinVersion)
