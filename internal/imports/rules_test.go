@@ -81,6 +81,8 @@ var rules = map[string]row{
 		why: "the policy is checked by the go command and the standard library"},
 	"internal/repo": {modules: []string{yaml},
 		why: "it reads the repository's own files, the compose file by the module that reads worker.yaml"},
+	"internal/outage": {own: []string{"*"}, modules: []string{pgx, prometheus},
+		why: "it breaks whole workers and looks at the database and the metrics from outside"},
 	"internal/...": {own: []string{"*"},
 		why: "test support is free within the module; a driver it needs goes into a row of its own"},
 }

@@ -1,0 +1,5 @@
+// Package outage holds the tests of whole workers in trouble: consumer, Postgres ledger
+// and RabbitMQ adapter together, on real servers that are killed, cut off and
+// robbed of their replies, and on messages that nobody should have sent. Each test
+// compares the whole end state, the provider's bill first.
+package outage
