@@ -111,6 +111,9 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	for _, h := range hooks {
 		if err := h.fn(ctx, tx); err != nil {
+			if tx.Conn().IsClosed() {
+				return err // the server's fault, not the user's
+			}
 			return hookError(err)
 		}
 		if s := tx.Conn().PgConn().TxStatus(); s != 'T' {

@@ -175,15 +175,25 @@ func TestLostReplyToCommit(t *testing.T) {
 	f.want(r.Key, "done runs 1 fence 1 open 0 attempts 0 reserved 0 events 2 result true marks 1")
 }
 
-// TestCutBeforeCommit breaks the connection before the commit: all of it is made again.
+// TestCutBeforeCommit breaks the connection under the user's statement, or between it and
+// the commit: all of it is made again, and the user's work is not blamed.
 func TestCutBeforeCommit(t *testing.T) {
+	t.Run("under the user's statement", func(t *testing.T) { cutBeforeCommit(t, 0) })
+	t.Run("after it", func(t *testing.T) { cutBeforeCommit(t, 1) })
+}
+
+func cutBeforeCommit(t *testing.T, at int) {
 	f := newFixture(t, postgres.Options{})
 	r := f.request("a")
 	lease := f.run(r)
 	ran := 0
 	mark := hook(func(ctx context.Context, tx pgx.Tx) error {
+		ran++
+		if ran == 1 && at == 0 {
+			f.proxy.Reset()
+		}
 		_, err := tx.Exec(ctx, "insert into mark values ('m')")
-		if ran++; ran == 1 {
+		if ran == 1 && at == 1 {
 			f.proxy.Reset()
 		}
 		return err
