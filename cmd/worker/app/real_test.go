@@ -13,6 +13,7 @@ import (
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
 	"github.com/paidonce/paidonce/internal/rabbittest"
+	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
 // newRealWorld has a Postgres database, a RabbitMQ virtual host and a model server.
@@ -174,6 +175,28 @@ func TestLedgerAway(t *testing.T) {
 	eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz?verbose"); return s == http.StatusOK, b })
 	r.stop()
 	if n := len(ms.BillByKey()[ticketKey]); n != 1 {
+		t.Errorf("%d calls on the bill", n)
+	}
+}
+
+// Without the table invoices the result cannot be committed, and nothing is paid again
+// when it is there: the row belongs to the result.
+func TestInvoiceNeedsItsTable(t *testing.T) {
+	w := newWorld(t)
+	w.ledger = nil
+	url := pgtest.URL(t)
+	w.env = append(w.env, "PAIDONCE_LEDGER_URL="+url)
+	ms := w.models(modelserver.Options{})
+	if err := postgres.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	key := strings.TrimSpace(w.must(`{"tenant":"acme","document":"9821","revision":1,"text":"Invoice 17"}`, "submit", "--job", "invoice.extract"))
+	r := w.start()
+	r.says(`keeping the invoice: .*invoices`)
+	w.must("", "migrate", "up")
+	w.until(key, "done")
+	r.stop()
+	if n := len(ms.Bill()); n != 1 {
 		t.Errorf("%d calls on the bill", n)
 	}
 }
