@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Proc is a `worker run`, a real process.
@@ -105,23 +104,21 @@ func (p *Proc) Freeze() { p.w.t.Helper(); p.Signal(syscall.SIGSTOP) }
 // Thaw undoes Freeze.
 func (p *Proc) Thaw() { p.w.t.Helper(); p.Signal(syscall.SIGCONT) }
 
-// Term asks it to leave, waits, and returns the exit code and how long it took.
-func (p *Proc) Term() (code int, took time.Duration) {
-	p.w.t.Helper()
-	began := time.Now()
-	p.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(40 * time.Second):
-		p.w.t.Fatalf("worker %s does not end", p.name)
-	}
-	return p.cmd.ProcessState.ExitCode(), time.Since(began)
-}
+// Term asks it to leave.
+func (p *Proc) Term() { p.w.t.Helper(); p.Signal(syscall.SIGTERM) }
 
-// Leave is Term with exit 0 wanted.
+// Leave is Term, and waits for exit 0.
 func (p *Proc) Leave() {
 	p.w.t.Helper()
-	if code, _ := p.Term(); code != 0 {
+	p.Term()
+	p.Left()
+}
+
+// Left waits for the process to end and wants exit 0.
+func (p *Proc) Left() {
+	p.w.t.Helper()
+	p.w.Eventually(func() (bool, string) { return !p.Alive(), "the end of worker " + p.name })
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		p.w.t.Errorf("worker %s: exit %d", p.name, code)
 	}
 }

@@ -25,9 +25,9 @@ import (
 // Options shape a World. Zero fields have the defaults that their comments name.
 type Options struct {
 	Models modelserver.Options
-	// Routes is the YAML of the routes of both jobs, indented by nothing. Default: one
-	// route to OpenAI with a timeout of 5 s.
-	Routes string
+	// Routes are those of a job, one to a line: provider and timeout ("openai 5s").
+	// Default: that one.
+	Routes map[string]string
 	// Policy is on_unknown of both jobs. Default hold.
 	Policy string
 	// Lease, Drain, SettleWindow, Hold: default 2s, 5s, 6s, 6s.
@@ -108,13 +108,14 @@ func NewWorld(t *testing.T, o Options) *World {
 
 func (w *World) configure(o Options) {
 	w.t.Helper()
-	routes := cmp.Or(o.Routes, `- { name: primary, provider: openai, model: gpt-5-mini, timeout: 5s }`)
 	var file strings.Builder
 	file.WriteString("jobs:\n")
 	for _, name := range []string{summarize.Name, invoice.Name} {
 		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policy, "hold"))
-		for line := range strings.Lines(strings.TrimSpace(routes)) {
-			fmt.Fprintf(&file, "      %s\n", strings.TrimSpace(line))
+		for i, line := range strings.Split(cmp.Or(o.Routes[name], "openai 5s"), "\n") {
+			provider, timeout, _ := strings.Cut(line, " ")
+			model := map[string]string{"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5"}[provider]
+			fmt.Fprintf(&file, "      - { name: route%d, provider: %s, model: %s, timeout: %s }\n", i, provider, model, timeout)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, "worker.yaml"), []byte(file.String()), 0o600); err != nil {
@@ -219,10 +220,10 @@ func (w *World) UntilState(states ...ledger.State) {
 	})
 }
 
-// Eventually waits up to 40 s for what other processes do.
+// Eventually waits up to two minutes for what other processes do: a busy machine is no finding.
 func (w *World) Eventually(ok func() (bool, string)) {
 	w.t.Helper()
-	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		good, what := ok()
 		if good {
 			return
@@ -236,7 +237,7 @@ func (w *World) Eventually(ok func() (bool, string)) {
 // Billed waits for a line of the bill for key.
 func (w *World) Billed(key string) modelserver.Line {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	l, err := w.Models.WaitFor(ctx, func(l modelserver.Line) bool { return l.Key == key })
 	if err != nil {

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/summarize"
+	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Workers die at random moments, most of them with calls on the wire. No key is paid
+// twice and none is lost: it is done, or unknown with its attempt on record, and
+// then a person decides.
+func TestKilledAtRandom(t *testing.T) {
+	const seed, keys, storm = 7, 150, 8 * time.Second
+	w := NewWorld(t, Options{
+		Models:  modelserver.Options{Latency: 300 * time.Millisecond},
+		Routes:  map[string]string{summarize.Name: "anthropic 6s", invoice.Name: "openai 6s"}, // only OpenAI can be asked later
+		Workers: 4,
+	})
+	// Three that are certainly under way when their worker dies.
+	held := []Doc{Ticket("held-0"), Ticket("held-1"), Ticket("held-2")}
+	for _, d := range held {
+		w.Models.Script(d.Key, modelserver.Fault{Hold: true})
+	}
+	w.Submit(1, held...)
+	first := w.Start("first")
+	for _, d := range held {
+		w.Billed(d.Key)
+	}
+	first.Kill()
+
+	w.Submit(2, Docs(keys)...)
+	r := rand.New(rand.NewPCG(seed, seed))
+	procs := []*Proc{w.Start("a0"), w.Start("b0")}
+	n := 0
+	for end := time.Now().Add(storm); time.Now().Before(end); n++ {
+		time.Sleep(100*time.Millisecond + time.Duration(r.Int64N(int64(900*time.Millisecond))))
+		i := r.IntN(len(procs))
+		procs[i].Kill()
+		procs[i] = w.Start(fmt.Sprintf("%c%d", 'a'+i, n+1))
+	}
+	w.UntilState(ledger.Done, ledger.Unknown)
+	w.UntilQuiet()
+	expect := w.onePaymentEach()
+	t.Logf("seed %d: %d kills; unknown: %d of %d", seed, n, len(expect.States), keys+len(held))
+	for _, d := range held {
+		if expect.States[d.Key] != ledger.Unknown {
+			t.Fatalf("%s is not unknown\n%s", d.Key, story(w.Job(d.Key)))
+		}
+	}
+	w.resolve(&expect, held)
+	for _, p := range procs {
+		p.Leave()
+	}
+	w.Check(expect)
+}
+
+// onePaymentEach checks what must hold before anybody decides, and returns the state
+// it found as what is expected.
+func (w *World) onePaymentEach() Expect {
+	w.t.Helper()
+	e := Expect{States: map[string]ledger.State{}, Bill: map[string]int{}}
+	for key := range w.docs {
+		j, lines := w.Job(key), w.Models.BillByKey()[key]
+		switch {
+		case len(lines) > 1:
+			w.t.Errorf("%s was paid %d times\n%s", key, len(lines), story(j))
+		case j.State == ledger.Unknown: // a worker may die between the mark and the wire
+			e.States[key], e.Bill[key] = ledger.Unknown, len(lines)
+			if j.OpenCalls != 1 {
+				w.t.Errorf("%s is unknown with %d open calls\n%s", key, j.OpenCalls, story(j))
+			}
+		}
+	}
+	return e
+}
+
+// resolve decides about every unknown job at the command line: the held ones in the three
+// ways there are, the others by an answer.
+func (w *World) resolve(e *Expect, held []Doc) {
+	w.t.Helper()
+	const summary, inv = `{"summary":"By hand."}`, `{"number":"R-17","currency":"EUR","total_cents":1,"supplier":"","date":""}`
+	for key, state := range e.States {
+		if state != ledger.Unknown || w.Job(key).State != ledger.Unknown {
+			delete(e.States, key) // evidence was faster
+			continue
+		}
+		say := func(stdin string, how ...string) {
+			w.Must(stdin, append([]string{"jobs", "resolve", key, "--reason", "test"}, how...)...)
+		}
+		switch {
+		case key == held[1].Key:
+			say("", "--absent")
+			e.Bill[key]++
+			delete(e.States, key)
+		case key == held[2].Key:
+			say("", "--fail")
+			e.States[key] = ledger.Failed
+		case w.docs[key].Job == invoice.Name:
+			say(inv, "--result", "-")
+			delete(e.States, key)
+		default:
+			say(summary, "--result", "-")
+			delete(e.States, key)
+		}
+	}
+	w.UntilState(ledger.Done, ledger.Failed)
+	if got := string(w.Job(held[0].Key).Result.Body); got != summary {
+		w.t.Errorf("the result is %s, want what the person said", got)
+	}
+	if j := w.Job(held[2].Key); j.Error == nil || j.Error.Class != "held" {
+		w.t.Errorf("the job given up has the error %v", j.Error)
+	}
+}
+
+// A worker is frozen after the provider logged its call. Its lease lapses, another
+// worker marks the job unknown and sends nothing; when the frozen one wakes, its late
+// answer is the result.
+func TestFrozenWorkerReports(t *testing.T) {
+	w := NewWorld(t, Options{
+		Routes:       map[string]string{summarize.Name: "anthropic 60s"},
+		SettleWindow: time.Minute, Hold: time.Minute,
+	})
+	d := Ticket("1")
+	w.Models.Script(d.Key, modelserver.Fault{Hold: true})
+	w.Submit(1, d)
+	a := w.Start("a")
+	w.Billed(d.Key)
+	a.Freeze()
+	b := w.Start("b")
+	w.UntilState(ledger.Unknown)
+	w.Submit(1, d) // a duplicate meanwhile sends nothing either
+	w.Models.Release(d.Key)
+	a.Thaw()
+	w.UntilState(ledger.Done)
+	j := w.Job(d.Key)
+	if len(j.Attempts) != 1 || j.Attempts[0].Evidence.By != ledger.BySender || w.Models.Requests() != 1 {
+		t.Errorf("%d requests; the answer is not the frozen worker's\n%s", w.Models.Requests(), story(j))
+	}
+	w.UntilQuiet()
+	a.Leave()
+	b.Leave()
+	w.Check(Expect{})
+}
