@@ -199,15 +199,18 @@ func (c Call[In, Out]) routes(ctx context.Context, j *Run, ref ledger.CallRef, l
 }
 
 // replayed reports whether the policy let this run go on past an unknown attempt
-// (J16o), which means accepting to pay twice.
+// (J16o), which means accepting to pay twice. The ledger closes every open attempt of the
+// job with it, so the policies of their calls are asked too; one that begins
+// meanwhile is not past its timeout, and the ledger refuses then.
 func (c Call[In, Out]) replayed(ctx context.Context, j *Run) bool {
-	if c.OnUnknown.Replays() == 0 {
+	most := min(c.OnUnknown.Replays(), j.replays())
+	if most == 0 {
 		return false
 	}
 	ctx, cancel := j.settling(ctx)
 	defer cancel()
 	err := j.cfg.Ledger.Replay(ctx, j.cfg.Lease, ledger.ReplayPolicy{
-		Max: c.OnUnknown.Replays(), Who: j.cfg.Who, Reason: "policy " + c.OnUnknown.String() + " of call " + c.Name})
+		Max: most, Who: j.cfg.Who, Reason: "policy " + c.OnUnknown.String() + " of call " + c.Name})
 	if err != nil {
 		j.cfg.Log.InfoContext(ctx, "replay not allowed now", "call", c.Name, "error", err)
 	}
@@ -244,7 +247,11 @@ func (c Call[In, Out]) attempt(ctx context.Context, j *Run, ref ledger.CallRef, 
 	id := ledger.NewID()
 	a := &Attempt{run: j, spec: ledger.Attempt{ID: id, Call: ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
 		Config: c.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
+	j.began(id, c.OnUnknown)
 	v, o, err := c.do(ctx, a, rt, in)
+	if o == nil || o.evidence.State != ledger.Sent {
+		j.over(id)
+	}
 	if o != nil && o.evidence.State == ledger.Received {
 		j.use(id)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type Run struct {
 	unsent  []ledger.AttemptID
 	sticky  error
 	flights map[ledger.CallRef]*flight
+	open    map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
 }
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
@@ -85,7 +87,7 @@ func NewRun(cfg RunConfig) *Run {
 	if cfg.Saw == nil {
 		cfg.Saw = func(Seen) {}
 	}
-	return &Run{cfg: cfg, flights: make(map[ledger.CallRef]*flight)}
+	return &Run{cfg: cfg, flights: make(map[ledger.CallRef]*flight), open: make(map[ledger.ID]Policy)}
 }
 
 // Key is the job's key.
@@ -133,6 +135,32 @@ func (r *Run) use(id ledger.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used = append(r.used, id)
+}
+
+// began says that an attempt may be on record as open from here.
+func (r *Run) began(id ledger.ID, p Policy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[id] = p
+}
+
+// over says that the attempt is certainly not open.
+func (r *Run) over(id ledger.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, id)
+}
+
+// replays is how many replays every call with an open attempt allows: a replay closes
+// them all.
+func (r *Run) replays() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	least := math.MaxInt
+	for _, p := range r.open {
+		least = min(least, p.Replays())
+	}
+	return least
 }
 
 // settling is the context of a write that must happen whatever was cancelled.
