@@ -67,7 +67,12 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 			return ledger.Done
 		}
 	}
-	o := c.outcome(ctx, n, err)
+	return c.release(ctx, paid, w, c.outcome(ctx, n, err), err)
+}
+
+// release ends a run without a result, because of err, and settles its delivery.
+func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome, err error) ledger.State {
+	lease, _ := c.owned(w)
 	var rel ledger.Released
 	rerr := c.persist(ctx, paid, func(ctx context.Context) (err error) {
 		rel, err = c.store.Release(ctx, *lease, o)

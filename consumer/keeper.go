@@ -53,7 +53,8 @@ func (h *held) extendAt() (at time.Time, ok bool) {
 	if h.taken || h.busy || h.d.Deadline.IsZero() {
 		return time.Time{}, false
 	}
-	return h.renewed.Add(h.d.Deadline.Sub(h.renewed) / 3), true
+	wait := max(h.d.Deadline.Sub(h.renewed)/3, min(h.span/3, time.Second), 100*time.Millisecond)
+	return h.renewed.Add(wait), true // never at once: the deadline may be over, and the broker out of reach
 }
 
 // keep renews the worker's lease, then extends deliveries, for everything in hand.

@@ -21,11 +21,11 @@ import (
 // complete, acknowledge. Whatever happens, the delivery is settled or given back.
 func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
 	w := c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})
+	w.log = c.log.With("message_id", d.ID)
 	defer c.end(w)
 	defer func() {
-		if v := recover(); v != nil { // a JobKey or an adapter panicked; the process lives on
-			c.log.ErrorContext(ctx, "processing panicked", "message_id", d.ID, "panic", v, "stack", string(debug.Stack()))
-			c.nack(ctx, w, c.cfg.Retry.First, true)
+		if v := recover(); v != nil {
+			c.panicked(ctx, paid, w, v)
 		}
 	}()
 	m, err := c.decode(d)
@@ -34,7 +34,7 @@ func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
 		c.deadLetter(ctx, w, err.Error())
 		return
 	}
-	w.handler, w.log = m.handler, c.log.With("job", m.job, "key", m.in.Key.String(), "message_id", d.ID)
+	w.handler, w.log = m.handler, w.log.With("job", m.job, "key", m.in.Key.String())
 	c.process(ctx, paid, w, m.in, ledger.Request{
 		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives})
 }
@@ -47,13 +47,31 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	w.log = c.log.With("job", s.Action, "key", s.Key.Text, "message_id", "")
 	defer func() {
 		if v := recover(); v != nil {
-			w.log.ErrorContext(ctx, "processing panicked", "panic", v, "stack", string(debug.Stack()))
+			c.panicked(ctx, paid, w, v)
 		}
 	}()
 	in, err := h.Decode(s.Input)
 	w.undecodable = err
 	c.process(ctx, paid, w, in, ledger.Request{
 		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger})
+}
+
+// panicked ends the work that died of a panic outside the handler: in a JobKey, in the
+// user's work of the commit, in a trace or an adapter. The process lives on, and so
+// would the lease, so the job is given back as after a panic of the handler.
+func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
+	defer func() {
+		if v := recover(); v != nil { // the same adapter again
+			w.log.ErrorContext(ctx, "giving back panicked", "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	w.log.ErrorContext(ctx, "processing panicked", "panic", v, "stack", string(debug.Stack()))
+	if lease, _ := c.owned(w); lease == nil {
+		c.nack(ctx, w, c.cfg.Retry.First, true)
+		return
+	}
+	err := &job.PanicError{Value: v}
+	c.release(ctx, paid, w, c.outcome(ctx, 1, err), err)
 }
 
 // process claims the job and does what the verdict says.
@@ -71,6 +89,9 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 		}
 		c.nack(ctx, w, delay, true)
 		return
+	}
+	if claimed.Verdict == ledger.Run {
+		c.owns(w, claimed.Lease, func(error) {}) // whatever happens from here, the run ends on record
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
 	carried := claimed.Carrier == ledger.CarriedByLedger
