@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/paidonce/paidonce/job"
@@ -20,26 +22,54 @@ const lookTimeout = 30 * time.Second
 // reconcile looks for evidence of calls whose outcome is unknown, and applies the
 // policy where none turned up for as long as Config.Hold.
 func (c *Consumer) reconcile(ctx context.Context) {
+	strays := false // a job may be this worker's without a look under way
 	for c.tick(ctx) {
+		if strays {
+			strays = !c.putBack(ctx)
+		}
 		actx, cancel := settling(ctx)
 		jobs, err := c.store.Adopt(actx, *c.worker.Load(), reconcileBatch)
 		cancel()
 		if err != nil {
 			c.log.WarnContext(ctx, "unknown jobs not adopted", "error", err)
+			strays = true // they may have been, and nobody else looks at what a live worker owns
 			if errors.Is(err, ledger.ErrClosed) {
 				c.renewSoon()
 			}
 			continue
 		}
 		for _, a := range jobs {
-			c.decide(ctx, a)
+			strays = !c.decide(ctx, a) || strays
 		}
 	}
 }
 
+// putBack gives up the unknown jobs that this worker owns, for the next adoption. It
+// runs between looks, so none is in hand.
+func (c *Consumer) putBack(ctx context.Context) bool {
+	sctx, cancel := settling(ctx)
+	defer cancel()
+	var mine []ledger.Job // the listing holds a connection, which Resolve may need
+	for j, err := range c.store.Jobs(sctx, ledger.Filter{State: ledger.Unknown, Limit: math.MaxInt32}) {
+		if err != nil {
+			c.log.WarnContext(ctx, "unknown jobs not listed", "error", err)
+			return false
+		}
+		if j.Owner == *c.worker.Load() {
+			mine = append(mine, j)
+		}
+	}
+	all := true
+	for _, j := range mine {
+		_, err := c.store.Resolve(sctx, c.resolution(j.Key, j.Fence, ledger.Keep, "its look came to no end", 0))
+		all = all && (err == nil || errors.Is(err, ledger.ErrLost))
+	}
+	return all
+}
+
 // decide asks about every open attempt of a job; if some stay open, the policy or
-// a later look decides.
-func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
+// a later look decides. It reports whether the job has left this worker's hands.
+func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) (decided bool) {
 	log := c.log.With("job", a.Action, "key", a.Lease.Key.Text)
 	h, known := c.cfg.Handlers.Lookup(a.Action)
 	policy, open := job.Hold(), 0
@@ -47,7 +77,7 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 		policy, open = c.ask(ctx, h, a)
 		if open == 0 {
 			log.InfoContext(ctx, "unknown calls reconciled")
-			return
+			return true
 		}
 	} else {
 		c.noHandler(ctx, a.Action)
@@ -61,27 +91,29 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 		err = c.store.Replay(sctx, a.Lease, ledger.ReplayPolicy{Max: policy.Replays(), Hold: c.cfg.Hold, Who: c.cfg.Name, Reason: "policy " + policy.String()})
 	case a.Since >= c.cfg.Hold && policy.Fails():
 		finding = "fail"
-		_, err = c.store.Resolve(sctx, c.resolution(a, ledger.GiveUp, "policy fail: no evidence of the call", 0))
+		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.GiveUp, "policy fail: no evidence of the call", 0))
 	default:
-		_, err = c.store.Resolve(sctx, c.resolution(a, ledger.Keep, "", c.nextLook(a.Since)))
+		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, "", c.nextLook(a.Since)))
 	}
 	c.trace.reconciled(a.Action, "", finding)
+	if errors.Is(err, ledger.ErrState) { // a guard of the replay does not hold yet
+		log.InfoContext(ctx, "replay not allowed yet", "error", err)
+		finding = "hold"
+		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, "", c.nextLook(a.Since)))
+	}
 	switch {
 	case err == nil:
 		log.InfoContext(ctx, "unknown job looked at", "decision", finding, "policy", policy.String(), "open_calls", open, "unknown_for", a.Since)
 	case errors.Is(err, ledger.ErrLost): // evidence or a person came first
-	case errors.Is(err, ledger.ErrState): // a guard of the replay does not hold yet
-		log.InfoContext(ctx, "replay not allowed yet", "error", err)
-		if _, err := c.store.Resolve(sctx, c.resolution(a, ledger.Keep, "", c.nextLook(a.Since))); err != nil && !errors.Is(err, ledger.ErrLost) {
-			log.WarnContext(ctx, "unknown job not put back", "error", err)
-		}
 	default:
 		log.WarnContext(ctx, "decision on an unknown job not recorded", "decision", finding, "error", err)
+		return false
 	}
+	return true
 }
 
-func (c *Consumer) resolution(a ledger.Adopted, what ledger.Action, reason string, next time.Duration) ledger.Resolution {
-	return ledger.Resolution{Key: a.Lease.Key, Fence: a.Lease.Fence, Action: what, Reason: reason, By: ledger.ByReconciler, Who: c.cfg.Name, NextIn: next}
+func (c *Consumer) resolution(k ledger.Key, fence int64, what ledger.Action, reason string, next time.Duration) ledger.Resolution {
+	return ledger.Resolution{Key: k, Fence: fence, Action: what, Reason: reason, By: ledger.ByReconciler, Who: c.cfg.Name, NextIn: next}
 }
 
 // nextLook is soon while evidence is likely, then rarely.
@@ -105,10 +137,14 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 		if finding == job.Happened.String() || finding == job.Absent.String() {
 			continue
 		}
+		own := call.Policy
+		if finding == job.StillRunning.String() || ctx.Err() != nil {
+			own = job.Hold() // there is evidence, or nobody could ask to the end
+		}
 		if open++; open == 1 {
-			policy = call.Policy
+			policy = own
 		} else {
-			policy = stricter(policy, call.Policy)
+			policy = stricter(policy, own)
 		}
 	}
 	return policy, open
@@ -154,7 +190,10 @@ func lookup(ctx context.Context, call job.CallInfo, o job.Open) (r *ledger.Respo
 			r, f, err = nil, job.CannotTell, &job.PanicError{Value: v}
 		}
 	}()
-	return call.Reconcile(ctx, o)
+	if r, f, err = call.Reconcile(ctx, o); f < job.CannotTell || f > job.Absent {
+		return nil, job.CannotTell, fmt.Errorf("PO343 there is no finding %d", f)
+	}
+	return r, f, err
 }
 
 // stricter of two policies: hold before fail before replay, and fewer replays.
