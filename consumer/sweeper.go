@@ -8,14 +8,20 @@ import (
 	"time"
 )
 
-// sweepBatch bounds what one look at the ledger takes on.
-const sweepBatch = 100
+// sweepBatch bounds what one look at the ledger takes on. mostDue does so where the first
+// of the list are jobs that this worker has no handler for: they stay on it, and
+// the ones behind them must be seen.
+const (
+	sweepBatch = 100
+	mostDue    = 20 * sweepBatch
+)
 
 // sweep finds what died: workers whose lease is over, runs past their deadline, and
 // jobs that the ledger carries. It starts those for which a slot is free.
 func (c *Consumer) sweep(ctx, paid context.Context) {
+	foreign := 0
 	for c.tick(ctx) {
-		c.sweepOnce(ctx, paid)
+		foreign = c.sweepOnce(ctx, paid, foreign)
 	}
 }
 
@@ -26,36 +32,40 @@ func (c *Consumer) tick(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-func (c *Consumer) sweepOnce(ctx, paid context.Context) {
+// sweepOnce returns how many of the due jobs are for handlers of other workers; the
+// last such number is what it looks past.
+func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) {
 	sctx, cancel := settling(ctx)
 	defer cancel()
 	swept, err := c.store.Sweep(sctx, sweepBatch)
 	if err != nil {
 		c.log.WarnContext(ctx, "sweep did not finish", "error", err)
-		return
+		return past
 	}
 	if swept.Epochs > 0 || len(swept.Lapsed) > 0 {
 		c.log.WarnContext(ctx, "dead workers found", "workers", swept.Epochs, "jobs_now_unknown", len(swept.Lapsed))
 	}
-	due, err := c.store.Due(sctx, sweepBatch, c.cfg.Grace)
+	due, err := c.store.Due(sctx, min(sweepBatch+past, mostDue), c.cfg.Grace)
 	if err != nil {
 		c.log.WarnContext(ctx, "due jobs not listed", "error", err)
-		return
+		return past
 	}
 	for _, s := range due {
 		h, ok := c.cfg.Handlers.Lookup(s.Action)
 		if !ok {
 			c.noHandler(ctx, s.Action)
+			foreign++
 			continue
 		}
 		if !c.slots.demand(ctx) {
-			return
+			return max(foreign, past)
 		}
 		c.runs.Go(func() {
 			defer c.slots.give(1)
 			c.revive(ctx, paid, s, h)
 		})
 	}
+	return foreign
 }
 
 // noHandler logs once for each job name that this worker cannot run.
