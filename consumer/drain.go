@@ -42,7 +42,9 @@ func (c *Consumer) drain(cut context.CancelCauseFunc, loops *sync.WaitGroup) {
 		return
 	case <-time.After(margin / 2):
 	}
-	c.each(c.abandon)
+	var all sync.WaitGroup // at once: behind a slow ledger the process would be killed before the last
+	c.each(func(w *work) { all.Go(func() { c.abandon(w) }) })
+	all.Wait()
 }
 
 // Hurry ends a drain's waiting at once: calls under way are recorded as unknown
