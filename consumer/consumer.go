@@ -45,8 +45,8 @@ type Consumer struct {
 
 	mu      sync.Mutex
 	active  map[*work]struct{}
-	orphans map[ledger.Key]ledger.ID // tokens of claims that got no answer
-	gone    map[string]bool          // jobs without a handler that were logged
+	orphans map[ledger.Key][]ledger.ID // tokens of claims that got no answer
+	gone    map[string]bool            // jobs without a handler that were logged
 
 	wake       chan struct{}  // the keeper has something new to keep
 	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
@@ -71,7 +71,7 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, trace: &cfg.Trace, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
-		active: make(map[*work]struct{}), orphans: make(map[ledger.Key]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
+		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil

@@ -100,3 +100,21 @@ func TestLedgerOutageLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// Two deliveries of one key claim it while every reply is lost. One of the claims was
+// granted: whichever token a later delivery takes up, the job runs soon, not
+// when the run deadline of a run that nobody knows of is over.
+func TestLostClaimsOfOneKey(t *testing.T) {
+	for range 4 { // which of the two is granted, and gives up last, is open
+		bubble(t, memory.Options{}, func(r *rig) {
+			o := &outage{Store: r.led, lossy: true}
+			o.until.Store(time.Now().Add(3 * time.Minute).UnixNano())
+			r.send("1", "1")
+			a := r.start("a", func(c *consumer.Config) { c.Store = o })
+			time.Sleep(20 * time.Minute)
+			r.want("1", done1)
+			r.end(a)
+			r.queue(memory.Depth{})
+		})
+	}
+}

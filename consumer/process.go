@@ -131,7 +131,9 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 // finds unclaimed is given back.
 func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger.Claimed, error) {
 	h := w.handler
-	r.Action, r.Token, r.Budget = h.Name(), c.token(r.Key), h.Budget()
+	r.Action, r.Budget = h.Name(), h.Budget()
+	var asked bool // with this token, by this delivery or an earlier one
+	r.Token, asked = c.token(r.Key)
 	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
 	wait := again(100*time.Millisecond, 5*time.Second)
 	wait.MaxElapsedTime = 2 * time.Minute // then it is this message's fault, or nobody's soon
@@ -144,7 +146,7 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		}
 		cctx, cancel := settling(ctx)
 		defer cancel()
-		r.Worker = *c.worker.Load()
+		r.Worker, asked = *c.worker.Load(), true
 		got, err := c.store.Claim(cctx, r)
 		switch {
 		case errors.Is(err, ledger.ErrClosed):
@@ -154,9 +156,9 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		}
 		return got, err
 	}, wait)
-	if err != nil && !errors.Is(err, ledger.ErrRequest) {
+	if err != nil && asked && !errors.Is(err, ledger.ErrRequest) {
 		c.mu.Lock()
-		c.orphans[r.Key] = r.Token
+		c.orphans[r.Key] = append(c.orphans[r.Key], r.Token)
 		c.mu.Unlock()
 	}
 	return claimed, err
@@ -164,15 +166,20 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 
 // token names a claim. One that got no answer may have been granted all the same, and
 // nobody else can end it while this worker lives: the next claim of the
-// key takes its token up and is told Run again.
-func (c *Consumer) token(k ledger.Key) ledger.ID {
+// key takes its token up and is told Run again. Of several, each is taken up once.
+func (c *Consumer) token(k ledger.Key) (t ledger.ID, orphan bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t, ok := c.orphans[k]; ok {
-		delete(c.orphans, k)
-		return t
+	ts := c.orphans[k]
+	if len(ts) == 0 {
+		return ledger.NewID(), false
 	}
-	return ledger.NewID()
+	if len(ts) == 1 {
+		delete(c.orphans, k)
+	} else {
+		c.orphans[k] = ts[1:]
+	}
+	return ts[0], true
 }
 
 // avoid answers a delivery of a finished job.
