@@ -129,6 +129,23 @@ func TestRouteTimeout(t *testing.T) {
 	}
 }
 
+// TestBodyTimeout: so does one in mid-body.
+func TestBodyTimeout(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, okBody[:9])
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	f := &fake{}
+	got := ask(t, testRun(t, f, nil), "openai", 200*time.Millisecond, func(ctx context.Context, a *Attempt) (string, error) {
+		return post(ctx, a.HTTP(), srv.URL, "{}")
+	})
+	check(t, f, got, verdict{state: ledger.Sent, class: "timeout"})
+}
+
 // TestDrainOver: the end of the worker's drain time cuts a request; it is unknown.
 func TestDrainOver(t *testing.T) {
 	ms := model(t, modelserver.Options{})

@@ -107,6 +107,7 @@ func TestStreamEnds(t *testing.T) {
 			srv := streaming(t, []string{c.text}, nil, end)
 			f := &fake{}
 			var read string
+			var rerr error
 			got := ask(t, testRun(t, f, nil), c.provider, 30*time.Second, func(ctx context.Context, a *Attempt) (string, error) {
 				resp, err := open(ctx, a, srv.URL)
 				if err != nil {
@@ -114,13 +115,16 @@ func TestStreamEnds(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				b, err := io.ReadAll(resp.Body)
-				read = string(b)
+				read, rerr = string(b), err
 				return read, err
 			})
 			row := f.one(t)
 			e := row.evidence
 			if row.state != c.state || e.Class != c.class || e.ObjectID != c.id || num(e.Usage.In) != c.in || num(e.Usage.Out) != c.out || e.ProviderRequestID != "req_1" {
 				t.Errorf("on record: %s, %s, id %q, in %d, out %d, request %q; want %+v (%v)", row.state, e.Class, e.ObjectID, num(e.Usage.In), num(e.Usage.Out), e.ProviderRequestID, c, got.err)
+			}
+			if (rerr != nil) != (c.state == ledger.Sent) {
+				t.Errorf("reading ends with %v and an attempt that is %s", rerr, row.state)
 			}
 			if read != c.text {
 				t.Errorf("user code read %q, want all of %q", read, c.text)
