@@ -46,6 +46,7 @@ type Consumer struct {
 	mu      sync.Mutex
 	active  map[*work]struct{}
 	orphans map[ledger.Key][]ledger.ID // tokens of claims that got no answer
+	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
 	gone    map[string]bool            // jobs without a handler that were logged
 
 	wake       chan struct{}  // the keeper has something new to keep

@@ -159,6 +159,9 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 	if err != nil && asked && !errors.Is(err, ledger.ErrRequest) {
 		c.mu.Lock()
 		c.orphans[r.Key] = append(c.orphans[r.Key], r.Token)
+		if r.Carrier == ledger.CarriedByLedger { // no delivery will ask again
+			c.unheard = append(c.unheard, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: r.Input})
+		}
 		c.mu.Unlock()
 	}
 	return claimed, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // sweepBatch bounds what one look at the ledger takes on. mostDue does so where the first
@@ -50,7 +52,8 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 		c.log.WarnContext(ctx, "due jobs not listed", "error", err)
 		return past
 	}
-	for _, s := range due {
+	unheard := c.takeUnheard()
+	for i, s := range append(unheard, due...) {
 		h, ok := c.cfg.Handlers.Lookup(s.Action)
 		if !ok {
 			c.noHandler(ctx, s.Action)
@@ -58,6 +61,7 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 			continue
 		}
 		if !c.slots.demand(ctx) {
+			c.putUnheard(unheard[min(i, len(unheard)):])
 			return max(foreign, past)
 		}
 		c.runs.Go(func() {
@@ -66,6 +70,22 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 		})
 	}
 	return foreign
+}
+
+// takeUnheard takes the jobs whose claims may have been granted without an answer: the
+// ledger does not list what a live worker runs.
+func (c *Consumer) takeUnheard() []ledger.Stored {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.unheard
+	c.unheard = nil
+	return all
+}
+
+func (c *Consumer) putUnheard(rest []ledger.Stored) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unheard = append(c.unheard, rest...)
 }
 
 // noHandler logs once for each job name that this worker cannot run.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/broker/memory"
+	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -14,36 +15,59 @@ import (
 // is run all the same.
 func TestForeignJobsDoNotHideOthers(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
-		seed := func(k ledger.Key, action string, hash ledger.Hash, input []byte) {
-			w, err := r.led.Join(t.Context(), ledger.Worker{ID: "seed", TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := r.led.Claim(t.Context(), ledger.Request{Key: k, Action: action, InputHash: hash, Input: input,
-				Carrier: ledger.CarriedByLedger, Worker: w, Token: ledger.NewID(), MaxRun: time.Hour})
-			if err != nil || c.Verdict != ledger.Run {
-				t.Fatalf("seeding %s: %v %v", k, c.Verdict, err)
-			}
-			if _, err := r.led.Release(t.Context(), c.Lease, ledger.Outcome{GiveBack: true}); err != nil {
-				t.Fatal(err)
-			}
-		}
 		for i := range 250 {
-			seed(ledger.Key{Tenant: "acme", Text: fmt.Sprintf("acme:gone:%d:v1", i)}, "gone", ledger.Hash{}, []byte("{}"))
+			r.seed(ledger.Key{Tenant: "acme", Text: fmt.Sprintf("acme:gone:%d:v1", i)}, "gone", ledger.Hash{}, []byte("{}"))
 		}
-		body, err := json.Marshal(ask{Tenant: "acme", Doc: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, _ := r.handlers().Lookup("ask")
-		in, err := h.Decode(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed(in.Key.Ledger(), "ask", in.Hash, in.Body)
+		r.carry("1")
 		a := r.start("a")
 		time.Sleep(5 * time.Minute)
 		r.want("1", done1)
 		r.end(a)
 	})
+}
+
+// The ledger carries the job, and the reply to its claim is lost for good: no delivery
+// will ask again, but the worker that may own it does.
+func TestLostClaimOfACarriedJob(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		o := &outage{Store: r.led, lossy: true}
+		o.until.Store(time.Now().Add(3 * time.Minute).UnixNano())
+		r.carry("1")
+		a := r.start("a", func(c *consumer.Config) { c.Store = o })
+		time.Sleep(20 * time.Minute)
+		r.want("1", done1)
+		r.end(a)
+	})
+}
+
+// seed makes a job that is ready and carried by the ledger.
+func (r *rig) seed(k ledger.Key, action string, hash ledger.Hash, input []byte) {
+	r.Helper()
+	w, err := r.led.Join(r.Context(), ledger.Worker{ID: "seed", TTL: time.Minute})
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := r.led.Claim(r.Context(), ledger.Request{Key: k, Action: action, InputHash: hash, Input: input,
+		Carrier: ledger.CarriedByLedger, Worker: w, Token: ledger.NewID(), MaxRun: time.Hour})
+	if err != nil || c.Verdict != ledger.Run {
+		r.Fatalf("seeding %s: %v %v", k, c.Verdict, err)
+	}
+	if _, err := r.led.Release(r.Context(), c.Lease, ledger.Outcome{GiveBack: true}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// carry seeds the job of a document.
+func (r *rig) carry(doc string) {
+	r.Helper()
+	body, err := json.Marshal(ask{Tenant: "acme", Doc: doc})
+	if err != nil {
+		r.Fatal(err)
+	}
+	h, _ := r.handlers().Lookup("ask")
+	in, err := h.Decode(body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.seed(in.Key.Ledger(), "ask", in.Hash, in.Body)
 }
