@@ -73,15 +73,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	w.Submit(2, docs...)
 	p := w.Start("only")
-	w.Eventually(func() (bool, string) {
-		jobs := w.Jobs()
-		for key, want := range e.States {
-			if jobs[key].State != want {
-				return false, key + " is " + string(jobs[key].State) + ", want " + string(want)
-			}
-		}
-		return true, ""
-	})
+	w.Until(e)
 	w.UntilQuiet()
 	p.Leave()
 	w.Check(e)

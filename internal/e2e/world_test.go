@@ -220,6 +220,24 @@ func (w *World) UntilState(states ...ledger.State) {
 	})
 }
 
+// Until waits until every submitted job is in the state that is expected.
+func (w *World) Until(e Expect) {
+	w.t.Helper()
+	w.Eventually(func() (bool, string) {
+		jobs := w.Jobs()
+		for key := range w.docs {
+			want, is := cmp.Or(e.States[key], ledger.Done), jobs[key].State
+			if is.Terminal() && is != want {
+				w.t.Fatalf("%s is %s for good, want %s\n%s", key, is, want, story(w.Job(key)))
+			}
+			if is != want {
+				return false, fmt.Sprintf("%s is %s, want %s", key, is, want)
+			}
+		}
+		return true, ""
+	})
+}
+
 // Eventually waits up to two minutes for what other processes do: a busy machine is no finding.
 func (w *World) Eventually(ok func() (bool, string)) {
 	w.t.Helper()
