@@ -92,7 +92,7 @@ func New(s provider.Settings, save Save) job.Def[Document, Invoice] {
 	}
 }
 
-func viaOpenAI(ctx context.Context, client openai.Client, a *job.Attempt, d Document) (Invoice, error) {
+func viaOpenAI(ctx context.Context, client *openai.Client, a *job.Attempt, d Document) (Invoice, error) {
 	c, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
 		Model:    a.Model(),
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.DeveloperMessage(instructions), openai.UserMessage(d.Text)},
@@ -107,7 +107,7 @@ func viaOpenAI(ctx context.Context, client openai.Client, a *job.Attempt, d Docu
 	return parse(provider.OpenAIText(c))
 }
 
-func viaAnthropic(ctx context.Context, client anthropic.Client, a *job.Attempt, d Document) (Invoice, error) {
+func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt, d Document) (Invoice, error) {
 	m, err := client.Messages.New(ctx, anthropic.MessageNewParams{
 		Model:        anthropic.Model(a.Model()),
 		MaxTokens:    2048,

@@ -72,8 +72,8 @@ func (a Account) GoString() string { return a.String() }
 
 // Ways says how a handler asks each provider.
 type Ways[In, Out any] struct {
-	OpenAI    func(ctx context.Context, client openai.Client, a *job.Attempt, in In) (Out, error)
-	Anthropic func(ctx context.Context, client anthropic.Client, a *job.Attempt, in In) (Out, error)
+	OpenAI    func(ctx context.Context, client *openai.Client, a *job.Attempt, in In) (Out, error)
+	Anthropic func(ctx context.Context, client *anthropic.Client, a *job.Attempt, in In) (Out, error)
 }
 
 // WithDefaults fills in the routes and the backoff if there are none.
@@ -105,7 +105,10 @@ func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 	return routes
 }
 
-func (a Account) openai(c *http.Client) openai.Client {
+// The clients are pointers: as values they take 6 KB of every waiting call's stack, and a
+// stack is as large as the next power of two.
+
+func (a Account) openai(c *http.Client) *openai.Client {
 	opts := []option.RequestOption{option.WithHTTPClient(c)}
 	if a.BaseURL != "" {
 		opts = append(opts, option.WithBaseURL(a.BaseURL))
@@ -113,10 +116,11 @@ func (a Account) openai(c *http.Client) openai.Client {
 	if a.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(a.APIKey))
 	}
-	return openai.NewClient(opts...)
+	client := openai.NewClient(opts...)
+	return &client
 }
 
-func (a Account) anthropic(c *http.Client) anthropic.Client {
+func (a Account) anthropic(c *http.Client) *anthropic.Client {
 	opts := []claude.RequestOption{claude.WithHTTPClient(c)}
 	if a.BaseURL != "" {
 		opts = append(opts, claude.WithBaseURL(a.BaseURL))
@@ -124,7 +128,8 @@ func (a Account) anthropic(c *http.Client) anthropic.Client {
 	if a.APIKey != "" {
 		opts = append(opts, claude.WithAPIKey(a.APIKey))
 	}
-	return anthropic.NewClient(opts...)
+	client := anthropic.NewClient(opts...)
+	return &client
 }
 
 // The metadata of a chat completion: they lead from OpenAI's store back to us.

@@ -95,7 +95,7 @@ func (t Ticket) check() error {
 	return nil
 }
 
-func viaOpenAI(ctx context.Context, client openai.Client, a *job.Attempt, t Ticket) (Summary, error) {
+func viaOpenAI(ctx context.Context, client *openai.Client, a *job.Attempt, t Ticket) (Summary, error) {
 	c, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
 		Model:    a.Model(),
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.DeveloperMessage(instructions), openai.UserMessage(t.Thread)},
@@ -109,7 +109,7 @@ func viaOpenAI(ctx context.Context, client openai.Client, a *job.Attempt, t Tick
 	return Summary{text}, err
 }
 
-func viaAnthropic(ctx context.Context, client anthropic.Client, a *job.Attempt, t Ticket) (Summary, error) {
+func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt, t Ticket) (Summary, error) {
 	m, err := client.Messages.New(ctx, anthropic.MessageNewParams{
 		Model:     anthropic.Model(a.Model()),
 		MaxTokens: 1024,
