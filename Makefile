@@ -9,8 +9,8 @@ GO ?= go
 PKG ?= ./...
 # Packages tested at once. Each may start servers of its own, so more is not faster.
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
-# A package that hangs is killed with its goroutines printed.
-TIMEOUT ?= 10m
+# A package that hangs is killed with its goroutines printed. Loose: two cores may be busy with other things.
+TIMEOUT ?= 20m
 # How long each fuzz test runs.
 FUZZTIME ?= 20s
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
