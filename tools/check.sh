@@ -9,13 +9,14 @@ bad=0
 
 # step NAME COMMAND...: a finding is a non-zero exit.
 step() {
-	local name=$1 out
+	local name=$1 out rc=0
 	shift
-	if out=$("$@" 2>&1); then
+	out=$("$@" 2>&1) || rc=$?
+	if [ "$rc" = 0 ]; then
 		printf 'ok    %s\n' "$name"
 	else
 		bad=1
-		printf 'FAIL  %s\n%s\n' "$name" "$out"
+		printf 'FAIL  %s (exit %s)\n%s\n' "$name" "$rc" "$out"
 	fi
 }
 
