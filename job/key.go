@@ -19,7 +19,7 @@ import (
 //
 //	job.K("acme", "invoice.extract", "9821").Rev(3).Prompt("p7") // acme:invoice.extract:9821:v3:p7
 //
-// Parts are joined with colons. In a part a colon, a percent sign, white space
+// Parts are joined with colons. In a part a colon, a percent sign, ASCII white space
 // and control characters are percent-encoded, and so is the first letter of
 // a part that could be taken for a revision or a prompt version ("v3" prints as
 // "%763"). Two tenants, or two ways of splitting the parts, never print the same.
