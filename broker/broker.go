@@ -37,6 +37,17 @@ type Delivery struct {
 	// Deadline is when the broker takes the delivery back unless it is extended,
 	// on this process's clock. Zero: held while connected, never extended.
 	Deadline time.Time
+
+	Facts Facts // what else the broker says of the message
+}
+
+// Facts are what a broker says of a message beside its content: evidence for people
+// and reports, never a key. A broker that does not say leaves a field zero.
+type Facts struct {
+	Group string    // SQS MessageGroupId: what is in order on a FIFO queue, who is treated fairly on a standard one
+	Sent  time.Time // when it was sent, by the broker's clock
+	First time.Time // when it was handed out first, by the broker's clock
+	Trace string    // AWSTraceHeader, as "Root=1-…;Parent=…;Sampled=1"
 }
 
 // Source hands out messages and takes them back.
@@ -48,7 +59,10 @@ type Delivery struct {
 //
 // Settling (Ack, Nack, DeadLetter) ends a delivery. A second settle of the same
 // hand-out, or one after the broker took it back, returns ErrNotHeld and
-// does nothing to any other hand-out of the message.
+// does nothing to any other hand-out of the message. One exception: where a late
+// Ack can still remove the message (SQS standard queues), it does, and returns
+// ErrNotHeld all the same. Acks come after the outcome is durable, so whoever holds the
+// message by then would only find it finished.
 type Source interface {
 	// Receive blocks until at least one message is there, and returns 1 to n
 	// deliveries; it never returns an empty slice with a nil error. It waits out
@@ -85,6 +99,35 @@ type Source interface {
 // publishing again is safe because keys, not messages, are unique.
 type Publisher interface {
 	Publish(ctx context.Context, ms ...Message) error
+}
+
+// DeadLetter is a message that was set aside for people.
+type DeadLetter struct {
+	Message
+	Reason   string    // what DeadLetter was called with, or the broker's own word (delivery_limit); "": it does not say
+	Receives int       // hand-outs before it was set aside; 0: not known
+	At       time.Time // when it was set aside; zero: not known
+}
+
+// Fate is what becomes of a dead letter that was looked at.
+type Fate int
+
+// The fates. The zero value changes nothing.
+const (
+	Keep    Fate = iota // it stays where it is
+	Drop                // it is removed for good: what it asked for is done
+	Redrive             // back into the queue, as its sender published it; stored there before it is removed here
+)
+
+// DeadLetters looks through what was set aside. An adapter implements it on the same
+// type as Source.
+type DeadLetters interface {
+	// Review shows up to n dead letters to decide, each once and oldest first where
+	// the broker keeps an order, and does with each what decide says. What is kept can
+	// be seen again when Review returns; two reviews at the same time see different
+	// ones. After an error, and after a crash, a dead letter that was being redriven
+	// may be in both places and is lost from neither.
+	Review(ctx context.Context, n int, decide func(DeadLetter) Fate) error
 }
 
 // The errors of every adapter; compare with errors.Is.
