@@ -26,10 +26,10 @@ var loadCases = []testCase{
 // whether its message is done with.
 func (e *env) crowd(s broker.Source, goroutines, n int, handle func(broker.Delivery) bool) {
 	e.Helper()
-	ctx, cancel := context.WithTimeoutCause(e.Context(), 6*e.Patience, errors.New("the crowd is too slow"))
+	patient, cancel := context.WithTimeoutCause(e.Context(), 6*e.Patience, errors.New("the crowd is too slow"))
 	defer cancel()
 	finished := errors.New("all is done")
-	ctx, finish := context.WithCancelCause(ctx)
+	ctx, finish := context.WithCancelCause(patient)
 	defer finish(nil)
 	room := make(chan struct{}, e.Backlog)
 	var mu sync.Mutex
@@ -65,7 +65,8 @@ func (e *env) crowd(s broker.Source, goroutines, n int, handle func(broker.Deliv
 		if ctx.Err() != nil {
 			break
 		}
-		if err := e.Publisher.Publish(ctx, ms...); err != nil {
+		// Not under ctx: the last message may be done with before its confirm arrives.
+		if err := e.Publisher.Publish(patient, ms...); err != nil {
 			e.Errorf("publish: %v", err)
 			finish(err)
 		}
