@@ -1,32 +1,75 @@
 #!/usr/bin/env bash
 # need.sh COMMAND...: makes sure that the tests find the programs they start
-# (Postgres, RabbitMQ, PgBouncer), then runs COMMAND.
+# (Postgres, RabbitMQ, PgBouncer, moto for SQS), then runs COMMAND.
 #
 # The tests start servers of their own, on loopback, on free ports, in folders of
 # their own, and stop only those. What can be missing is the programs. In order:
 #
-#   1. PAIDONCE_TEST_POSTGRES, PAIDONCE_TEST_AMQP name servers: they are used, and
-#      nothing is installed for them.
+#   1. PAIDONCE_TEST_POSTGRES, PAIDONCE_TEST_AMQP, PAIDONCE_TEST_SQS name servers: they
+#      are used, and nothing is installed for them.
 #   2. root on Debian or Ubuntu: the packages are installed. Their system services
 #      are not started.
 #   3. a Docker daemon answers: the same happens in the container "test" of
 #      docker-compose.yml, as root on Debian.
 #   4. else: it says what to install, and fails.
+#
+# moto is a Python program: where there is a python3 that makes virtual environments,
+# whoever runs this gets one in the cache folder, which internal/sqstest knows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The version that internal/sqstest looks for, where os.UserCacheDir of Go is.
+moto_version=5.2.1
+cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}
+[ "$(uname)" != Darwin ] || cache=$HOME/Library/Caches
+moto=$cache/paidonce/moto-$moto_version
 
 say() { printf 'need: %s\n' "$*" >&2; }
 
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 have_rabbit() { command -v rabbitmq-server >/dev/null || [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]; }
 have_pgbouncer() { command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]; }
+have_moto() { [ -n "${PAIDONCE_MOTO_SERVER:-}" ] || command -v moto_server >/dev/null || [ -x "$moto/bin/moto_server" ]; }
+have_venv() { command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 have_cc() { command -v gcc >/dev/null || command -v clang >/dev/null || command -v "${CC:-cc}" >/dev/null; }
 
 missing() {
 	[ -n "${PAIDONCE_TEST_POSTGRES:-}" ] || have_postgres || echo postgresql
 	[ -n "${PAIDONCE_TEST_AMQP:-}" ] || have_rabbit || echo rabbitmq-server
 	[ -n "${PAIDONCE_TEST_POSTGRES:-}" ] || have_pgbouncer || echo pgbouncer
+	[ -n "${PAIDONCE_TEST_SQS:-}" ] || have_moto || have_venv || printf 'python3\npython3-venv\n'
 	have_cc || printf 'gcc\nlibc6-dev\n'
+}
+
+# install_moto: a virtual environment of its own. It cannot be moved, so the well-known
+# name is a link, which is there when the installation is complete.
+install_moto() {
+	[ -z "${PAIDONCE_TEST_SQS:-}" ] || return 0
+	! have_moto || return 0
+	say "installing moto $moto_version with pip into $moto"
+	local new log rc=0
+	log=$(mktemp)
+	mkdir -p "${moto%/*}"
+	new=$(mktemp -d "$moto-XXXXXX")
+	{
+		python3 -m venv "$new" &&
+			"$new/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server]==$moto_version" &&
+			ln -sfn "$new" "$moto"
+	} </dev/null >"$log" 2>&1 || rc=$?
+	if [ "$rc" != 0 ]; then
+		say "pip could not install moto[server]==$moto_version, which the tests of SQS start:"
+		tail -n 30 "$log" >&2
+		say '  put a moto_server on the PATH, name it in PAIDONCE_MOTO_SERVER, or name a running emulator in PAIDONCE_TEST_SQS'
+		rm -rf "$new"
+	fi
+	rm -f "$log"
+	return "$rc"
+}
+
+# run COMMAND...: what apt-get installs is there.
+run() {
+	install_moto
+	exec "$@"
 }
 
 # install PACKAGE...: apt-get, with service starts denied for as long as it runs.
@@ -61,7 +104,7 @@ install() {
 command -v "${1:?need.sh COMMAND...}" >/dev/null || { say "$1 is not there: Go 1.26 or newer is needed, https://go.dev/dl"; exit 1; }
 
 want=$(missing | xargs)
-if [ -z "$want" ]; then exec "$@"; fi
+if [ -z "$want" ]; then run "$@"; fi
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	say "installing $want with apt-get"
@@ -71,7 +114,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		say "still missing after the installation: $want"
 		exit 1
 	fi
-	exec "$@"
+	run "$@"
 fi
 
 if command -v docker >/dev/null && docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; then
@@ -81,7 +124,7 @@ fi
 
 say "the tests start these programs and cannot find them: $want"
 say "  Debian, Ubuntu:  sudo apt-get install $want"
-say '  macOS:           brew install postgresql rabbitmq pgbouncer'
+say '  macOS:           brew install postgresql rabbitmq pgbouncer python'
 say '  elsewhere:       start a Docker daemon (make test then runs in a container), or name servers:'
-say '                   PAIDONCE_TEST_POSTGRES=postgres://… PAIDONCE_TEST_AMQP=amqp://… make test'
+say '                   PAIDONCE_TEST_POSTGRES=postgres://… PAIDONCE_TEST_AMQP=amqp://… PAIDONCE_TEST_SQS=http://… make test'
 exit 1

@@ -77,6 +77,10 @@ var rules = map[string]row{
 		why: "it starts Postgres for tests and needs its driver, nothing of ours"},
 	"internal/rabbittest": {modules: []string{amqp},
 		why: "it starts RabbitMQ for tests and needs its driver, nothing of ours"},
+	"internal/sqstest": {modules: []string{aws},
+		why: "it starts an SQS emulator for tests and needs its client, nothing of ours"},
+	"internal/sqsfake": {tests: []string{aws, smithy},
+		why: "the fake knows the wire, not the SDK: standard library alone; its tests are what the SDK makes of it"},
 	"internal/imports": {
 		why: "the policy is checked by the go command and the standard library"},
 	"internal/repo": {modules: []string{yaml},
