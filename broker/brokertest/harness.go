@@ -29,7 +29,8 @@ type DeadLetter struct {
 // Whoever makes the harness closes what it opened (t.Cleanup), the sources that
 // Second made included. Close may have been called on any of them before.
 type Harness struct {
-	// Source is the consumer under test.
+	// Source is the consumer under test. It and those that Second opens are
+	// broker.DeadLetters too.
 	Source broker.Source
 
 	// Second opens another consumer of the same queue, as another process would:
@@ -110,7 +111,7 @@ type Harness struct {
 // Run puts an adapter through the suite. It calls newHarness once per case, for
 // an empty queue each time. A case that fails says what is broken.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
-	for _, group := range [][]testCase{roundTripCases, receiveCases, settleCases, giveBackCases, loadCases} {
+	for _, group := range [][]testCase{roundTripCases, receiveCases, settleCases, giveBackCases, deadLetterCases, loadCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Cleanup(func() {

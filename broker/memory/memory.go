@@ -48,13 +48,6 @@ type Options struct {
 // DefaultVisibility is the visibility timeout of a queue whose Options name none.
 const DefaultVisibility = 30 * time.Second
 
-// DeadLetter is a message that was set aside, and why.
-type DeadLetter struct {
-	Message broker.Message
-	Reason  string // DeadLetter's, or "receive limit of N reached"
-	At      time.Time
-}
-
 // Depth counts the messages of a queue by what would have to happen before they
 // are handed out.
 type Depth struct {
@@ -75,16 +68,18 @@ type Queue struct {
 	ready   fifo
 	held    map[string]*message // by receipt
 	timed   timed               // held with a deadline, and delayed
-	dead    []DeadLetter
+	dead    []*dead             // oldest first
 	closed  bool
 	deleted bool
 	serial  int // of ids, receipts and places in line
 }
 
 var (
-	_ broker.Source    = (*Queue)(nil)
-	_ broker.Publisher = (*Queue)(nil)
-	_ broker.Source    = (*Source)(nil)
+	_ broker.Source      = (*Queue)(nil)
+	_ broker.Publisher   = (*Queue)(nil)
+	_ broker.DeadLetters = (*Queue)(nil)
+	_ broker.Source      = (*Source)(nil)
+	_ broker.DeadLetters = (*Source)(nil)
 )
 
 // New makes an empty queue.
@@ -146,17 +141,6 @@ func (q *Queue) Depth() Depth {
 		}
 	}
 	return Depth{Ready: q.ready.len(), Held: held, Delayed: delayed}
-}
-
-// DeadLetters lists what was set aside, oldest first.
-func (q *Queue) DeadLetters() []DeadLetter {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	ds := make([]DeadLetter, len(q.dead))
-	for i, d := range q.dead {
-		ds[i] = DeadLetter{Message: clone(d.Message), Reason: d.Reason, At: d.At}
-	}
-	return ds
 }
 
 // Lapse takes d back now, as the end of its visibility would, and returns

@@ -86,11 +86,6 @@ func (q *Queue) schedule(m *message, due time.Time) {
 	}
 }
 
-// setAside makes m a dead letter.
-func (q *Queue) setAside(m *message, reason string) {
-	q.dead = append(q.dead, DeadLetter{Message: m.Message, Reason: reason, At: time.Now()})
-}
-
 // heldBy returns what s holds, or every source if s is nil, in the order of the
 // hand-outs.
 func (q *Queue) heldBy(s *Source) []*message {

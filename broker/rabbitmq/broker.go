@@ -60,8 +60,9 @@ type Broker struct {
 }
 
 var (
-	_ broker.Source    = (*Broker)(nil)
-	_ broker.Publisher = (*Broker)(nil)
+	_ broker.Source      = (*Broker)(nil)
+	_ broker.Publisher   = (*Broker)(nil)
+	_ broker.DeadLetters = (*Broker)(nil)
 )
 
 // Open checks the configuration and makes a first attempt to connect and to

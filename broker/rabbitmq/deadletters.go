@@ -2,7 +2,6 @@ package rabbitmq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,107 +10,96 @@ import (
 	"github.com/paidonce/paidonce/broker"
 )
 
-// DeadLetter is one message in the dead-letter queue.
-type DeadLetter struct {
-	broker.Message
-	Reason   string    // what DeadLetter was called with; of a message that the broker set aside itself, its word (delivery_limit)
-	Receives int       // hand-outs before it was set aside; 0: the broker set it aside
-	At       time.Time // when; zero: the broker set it aside
-}
-
-// DeadLetters lists up to n dead letters, oldest first, and leaves them where they
-// are. Two lists at the same time see different ones.
+// Review shows up to n messages of the dead-letter queue to decide, oldest first, and does
+// what it says. What the broker set aside itself has its word as the reason
+// (delivery_limit), no count of receives and no time. What is kept goes back to the
+// queue when Review returns.
 //
-// Errors: ErrUnavailable, the cause of ctx.
-func (b *Broker) DeadLetters(ctx context.Context, n int) ([]DeadLetter, error) {
-	var ds []DeadLetter
-	err := b.eachDead(ctx, n, func(_ *link, _ *amqp.Channel, d amqp.Delivery) error {
-		ds = append(ds, deadLetter(d))
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", b.cfg.DeadLetter, err)
+// Errors: ErrUnavailable, the cause of ctx; for what is redriven as Publish.
+func (b *Broker) Review(ctx context.Context, n int, decide func(broker.DeadLetter) broker.Fate) error {
+	if err := b.usable(); err != nil {
+		return fmt.Errorf("review %s: %w", b.cfg.DeadLetter, err)
 	}
-	return ds, nil
-}
-
-// Redrive puts the dead letters among the first n for which pick is true back
-// into the queue, as their senders published them, and returns how many. Each is
-// stored in the queue before it is removed here: after a crash in between it is
-// in both.
-//
-// Errors: as Publish. What was redriven before the error stays redriven.
-func (b *Broker) Redrive(ctx context.Context, n int, pick func(DeadLetter) bool) (int, error) {
-	moved := 0
-	err := b.eachDead(ctx, n, func(l *link, ch *amqp.Channel, d amqp.Delivery) error {
-		if !pick(deadLetter(d)) {
+	err := b.eachDead(ctx, n, func(r *deadLink, d amqp.Delivery) error {
+		switch fate := decide(deadLetter(d)); fate {
+		case broker.Keep:
 			return nil
+		case broker.Redrive:
+			p, err := copyOf(d, nil)
+			if err != nil {
+				return err
+			}
+			if err := b.publisher.publish(ctx, b.cfg.Queue, p); err != nil {
+				return err
+			}
+		case broker.Drop:
+		default:
+			panic(fmt.Sprintf("rabbitmq: fate %d", fate))
 		}
-		p, err := copyOf(d, nil)
-		if err != nil {
-			return err
-		}
-		if err := b.publisher.publish(ctx, b.cfg.Queue, p); err != nil {
-			return err
-		}
-		moved++
-		return l.do(ctx, callLimit, func() error { return ch.Ack(d.DeliveryTag, false) })
+		return r.do(ctx, func() error { return r.ch.Ack(d.DeliveryTag, false) })
 	})
 	if err != nil {
-		return moved, fmt.Errorf("redrive %s: %w", b.cfg.DeadLetter, err)
+		return fmt.Errorf("review %s: %w", b.cfg.DeadLetter, err)
 	}
-	return moved, nil
+	return nil
 }
 
 // eachDead takes up to n dead letters, one after the other, on a connection of its
 // own. Those that do has not acknowledged go back when it closes.
-func (b *Broker) eachDead(ctx context.Context, n int, do func(*link, *amqp.Channel, amqp.Delivery) error) error {
+func (b *Broker) eachDead(ctx context.Context, n int, do func(*deadLink, amqp.Delivery) error) error {
 	l, err := b.dial(ctx, "dead letters")
 	if err != nil {
 		return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 	}
 	defer l.kill()
-	err = b.takeDead(ctx, l, n, do)
-	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code != 0 {
-		err = fmt.Errorf("%w: %w", broker.ErrUnavailable, b.cfg.secrets.error(err))
-	}
-	return err
-}
-
-func (b *Broker) takeDead(ctx context.Context, l *link, n int, do func(*link, *amqp.Channel, amqp.Delivery) error) error {
-	var ch *amqp.Channel
-	if err := l.do(ctx, callLimit, func() (err error) { ch, err = l.conn.Channel(); return }); err != nil {
+	r := &deadLink{b: b, l: l}
+	if err := r.do(ctx, func() (err error) { r.ch, err = l.conn.Channel(); return }); err != nil {
 		return err
 	}
 	for range n {
 		var d amqp.Delivery
 		var ok bool
-		err := l.do(ctx, callLimit, func() (err error) { d, ok, err = ch.Get(b.cfg.DeadLetter, false); return })
-		if err != nil || !ok {
-			if err == nil {
-				break
-			}
+		if err := r.do(ctx, func() (err error) { d, ok, err = r.ch.Get(b.cfg.DeadLetter, false); return }); err != nil {
 			return err
 		}
-		if err := do(l, ch, d); err != nil {
+		if !ok {
+			break
+		}
+		if err := do(r, d); err != nil {
 			return err
 		}
 	}
-	return l.do(ctx, callLimit, func() error {
+	return r.do(ctx, func() error {
 		// As in an orderly close of the consumer: the last acks must arrive.
-		if _, err := ch.QueueDeclarePassive(b.cfg.DeadLetter, true, false, false, false, nil); err != nil {
+		if _, err := r.ch.QueueDeclarePassive(b.cfg.DeadLetter, true, false, false, false, nil); err != nil {
 			return err
 		}
 		time.Sleep(flushTime)
-		if err := ch.Close(); err != nil {
+		if err := r.ch.Close(); err != nil {
 			return err
 		}
 		return l.conn.Close()
 	})
 }
 
-func deadLetter(d amqp.Delivery) DeadLetter {
-	dl := DeadLetter{Message: message(d)}
+// deadLink is the connection of one review.
+type deadLink struct {
+	b  *Broker
+	l  *link
+	ch *amqp.Channel
+}
+
+// do runs calls to the driver.
+func (r *deadLink) do(ctx context.Context, calls func() error) error {
+	err := r.l.do(ctx, callLimit, calls)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", broker.ErrUnavailable, r.b.cfg.secrets.error(err))
+}
+
+func deadLetter(d amqp.Delivery) broker.DeadLetter {
+	dl := broker.DeadLetter{Message: message(d)}
 	dl.Reason, _ = d.Headers[headerReason].(string)
 	if n, ok := d.Headers[headerReceives].(int64); ok {
 		dl.Receives = int(n)

@@ -149,13 +149,23 @@ func (b *bench) wantDepth(ready, held int) {
 	b.Fatalf("queue has %d ready and %d held, want %d and %d", r, h, ready, held)
 }
 
-// wantDead checks the dead letters: a reason for each body.
-func (b *bench) wantDead(r *rabbitmq.Broker, reasons map[string]string) {
+// dead lists the dead letters.
+func (b *bench) dead(r *rabbitmq.Broker) (ds []broker.DeadLetter) {
 	b.Helper()
-	ds, err := r.DeadLetters(b.soon(), 1000)
+	err := r.Review(b.soon(), 1000, func(d broker.DeadLetter) broker.Fate {
+		ds = append(ds, d)
+		return broker.Keep
+	})
 	if err != nil {
 		b.Fatalf("dead letters: %v", err)
 	}
+	return ds
+}
+
+// wantDead checks the dead letters: a reason for each body.
+func (b *bench) wantDead(r *rabbitmq.Broker, reasons map[string]string) {
+	b.Helper()
+	ds := b.dead(r)
 	if len(ds) != len(reasons) {
 		b.Fatalf("%d dead letters, want %d: %v", len(ds), len(reasons), ds)
 	}
@@ -191,13 +201,11 @@ func harness(t *testing.T) *brokertest.Harness {
 			return b.open(func(c *rabbitmq.Config) { c.Queue, c.Declare = "missing", false })
 		},
 		Close: func(s broker.Source) error { return s.(*rabbitmq.Broker).Close(b.soon()) },
-		DeadLetters: func(ctx context.Context) ([]brokertest.DeadLetter, error) {
-			var out []brokertest.DeadLetter
-			ds, err := direct.DeadLetters(ctx, 1000)
-			for _, d := range ds {
+		DeadLetters: func(context.Context) (out []brokertest.DeadLetter, err error) {
+			for _, d := range b.dead(direct) {
 				out = append(out, brokertest.DeadLetter{Message: d.Message, Reason: d.Reason})
 			}
-			return out, err
+			return out, nil
 		},
 		Depth: func(context.Context) (ready, held int, err error) {
 			ready, held = b.depth()
