@@ -20,20 +20,25 @@ type message struct {
 	in      job.Input
 }
 
-// decode reads a message: which job, which input, which key. Its errors are final
-// and say what is wrong with the message.
-func (c *Consumer) decode(d broker.Delivery) (message, error) {
+// Decode reads a message as a consumer of this configuration does: which handler, which
+// input, which key. Its errors are final and say what is wrong with the message.
+func (c Config) Decode(m broker.Message) (*job.Handler, job.Input, error) {
+	got, err := c.withDefaults().decode(m)
+	return got.handler, got.in, err
+}
+
+func (c Config) decode(d broker.Message) (message, error) {
 	var m message
-	if len(d.Body) > c.cfg.MaxBody {
-		return m, fmt.Errorf("PO407 body of %d bytes is larger than max_body %d", len(d.Body), c.cfg.MaxBody)
+	if len(d.Body) > c.MaxBody {
+		return m, fmt.Errorf("PO407 body of %d bytes is larger than max_body %d", len(d.Body), c.MaxBody)
 	}
 	name, input, err := envelope(d)
 	if err != nil {
 		return m, err
 	}
-	h, ok := c.cfg.Handlers.Lookup(name)
+	h, ok := c.Handlers.Lookup(name)
 	if !ok {
-		return m, fmt.Errorf("PO408 no handler for job %.100q; registered: %v", name, c.cfg.Handlers.Names())
+		return m, fmt.Errorf("PO408 no handler for job %.100q; registered: %v", name, c.Handlers.Names())
 	}
 	m.job, m.handler = name, h
 	m.in, err = h.Decode(input)
@@ -41,7 +46,7 @@ func (c *Consumer) decode(d broker.Delivery) (message, error) {
 }
 
 // envelope finds the job's name and input, by attribute or in the body.
-func envelope(d broker.Delivery) (name string, input []byte, err error) {
+func envelope(d broker.Message) (name string, input []byte, err error) {
 	if name := d.Attributes[Attribute]; name != "" {
 		return name, d.Body, nil
 	}

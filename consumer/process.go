@@ -28,7 +28,7 @@ func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
-	m, err := c.decode(d)
+	m, err := c.cfg.decode(d.Message)
 	w.job = cmp.Or(m.job, "unknown")
 	if err != nil {
 		c.deadLetter(ctx, w, err.Error())

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -107,6 +108,9 @@ func (h *Handler) Call(name string) (CallInfo, bool) {
 	c, ok := h.calls[name]
 	return c, ok
 }
+
+// Calls are the names of the handler's calls, in order.
+func (h *Handler) Calls() []string { return slices.Sorted(maps.Keys(h.calls)) }
 
 // LongestRoute is the longest timeout of any route of any call.
 func (h *Handler) LongestRoute() time.Duration {
