@@ -21,6 +21,10 @@ type commands struct {
 		Resolve resolveCommand `cmd:"" help:"Decide about an unknown job: it happened and this is the answer, it never happened, or give up."`
 		Cancel  cancelCommand  `cmd:"" help:"Cancel a job; a running one ends at its next call."`
 	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
+	DLQ struct {
+		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
+		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
+	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
 	Config struct {
 		Show configCommand `cmd:"" help:"Show the effective configuration and where each value came from, secrets hidden."`
 	} `cmd:"" help:"The configuration."`
@@ -72,6 +76,26 @@ type resolveCommand struct {
 type cancelCommand struct {
 	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
 	Reason string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
+}
+
+// dlqFilter says which dead letters a command is about.
+type dlqFilter struct {
+	Job    string `help:"Only those of this job." placeholder:"NAME"`
+	Tenant string `help:"Only those of this tenant." placeholder:"T"`
+	Match  string `help:"Only those whose reason contains this text, such as delivery_limit." placeholder:"TEXT"`
+	Limit  int    `help:"Look at no more than so many, oldest first." default:"1000" placeholder:"N"`
+}
+
+type dlqListCommand struct {
+	asJSON
+	dlqFilter
+}
+
+type dlqRedriveCommand struct {
+	asJSON
+	dlqFilter
+	DryRun bool   `name:"dry-run" help:"Change nothing; show what would become of each, and its cost."`
+	Reason string `help:"Why; logged with your name. Needed unless it is a dry run." placeholder:"TEXT"`
 }
 
 type configCommand struct{ asJSON }

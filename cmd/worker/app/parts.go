@@ -115,6 +115,7 @@ func (c *call) sharedBroker(cfg *config.Config) error {
 type queue struct {
 	broker.Source
 	broker.Publisher
+	broker.DeadLetters
 	ready func() error // why it is not connected, or nil
 	close func(context.Context) error
 }
@@ -124,7 +125,7 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 		if c.Queue == nil {
 			c.Queue = brokermemory.New(brokermemory.Options{})
 		}
-		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, ready: func() error { return nil }, close: func(context.Context) error { return nil }}, nil
+		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, DeadLetters: c.Queue, ready: func() error { return nil }, close: func(context.Context) error { return nil }}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
@@ -135,7 +136,7 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
-	return &queue{Source: b, Publisher: b, ready: connected(b), close: b.Close}, nil
+	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: connected(b), close: b.Close}, nil
 }
 
 // consumerConfig turns the configuration into the consumer's, without the parts that
