@@ -61,7 +61,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	for name := range budget {
-		if !slices.ContainsFunc(mods, func(m mod) bool { return budgetName(m.Path) == name }) && !planned[name] {
+		if !slices.ContainsFunc(mods, func(m mod) bool { return budgetName(m.Path) == name }) {
 			t.Errorf("module %s is in the budget but not in go.mod: take its line out", name)
 		}
 	}
@@ -83,9 +83,6 @@ func required(t *testing.T) []mod {
 	}
 	return file.Require
 }
-
-// planned are modules of the budget that an adapter to come brings.
-var planned = map[string]bool{smithy: true}
 
 // TestLicences reads the licence file of every module that is linked into any of
 // our packages, indirect ones included.
