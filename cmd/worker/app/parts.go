@@ -16,6 +16,7 @@ import (
 	brokermemory "github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/handlers/invoice"
 	"github.com/paidonce/paidonce/handlers/provider"
@@ -116,8 +117,9 @@ type queue struct {
 	broker.Source
 	broker.Publisher
 	broker.DeadLetters
-	ready func() error // why it is not connected, or nil
-	close func(context.Context) error
+	ready    func() error // why it is not connected, or nil
+	describe func(context.Context) doctor.Broker
+	close    func(context.Context) error
 }
 
 func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) {
@@ -125,7 +127,8 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 		if c.Queue == nil {
 			c.Queue = brokermemory.New(brokermemory.Options{})
 		}
-		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, DeadLetters: c.Queue, ready: func() error { return nil }, close: func(context.Context) error { return nil }}, nil
+		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, DeadLetters: c.Queue, ready: func() error { return nil },
+			describe: func(context.Context) doctor.Broker { return doctor.Broker{Memory: true} }, close: func(context.Context) error { return nil }}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
@@ -136,7 +139,10 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: connected(b), close: b.Close}, nil
+	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: connected(b), close: b.Close, describe: func(ctx context.Context) doctor.Broker {
+		d, err := b.Describe(ctx)
+		return doctor.Broker{RabbitMQ: &d, Err: err}
+	}}, nil
 }
 
 // consumerConfig turns the configuration into the consumer's, without the parts that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -47,12 +48,16 @@ func listen(w *worker) (*probes, error) {
 		l, err := net.Listen("tcp", s.addr)
 		if err != nil {
 			p.close()
-			return nil, fmt.Errorf("PO511 %s %s (%s): %w; free the port or set another, or an empty one for none", s.path, s.addr, w.cfg.Source(s.path), err)
+			return nil, listenFault(w.cfg, s.path, s.addr, err)
 		}
 		w.log.Info("listening", "setting", s.path, "address", l.Addr().String())
 		p.servers[&http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}] = l
 	}
 	return p, nil
+}
+
+func listenFault(cfg *config.Config, path, addr string, err error) error {
+	return fmt.Errorf("PO511 %s %s (%s): %w; free the port or set another, or an empty one for none", path, addr, cfg.Source(path), err)
 }
 
 // serve answers until ctx ends.

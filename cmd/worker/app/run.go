@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/consumer/prom"
 	"github.com/paidonce/paidonce/ledger"
@@ -28,7 +29,7 @@ func (runCommand) Run(c *call) error {
 		return err
 	}
 	log := logger(cfg, c.Stderr)
-	for _, w := range append(cfg.Warnings(), memoryWarnings(cfg)...) {
+	for _, w := range cfg.Warnings() {
 		log.Warn(w)
 	}
 	ctx, stop := signal.NotifyContext(c.ctx, syscall.SIGTERM, os.Interrupt)
@@ -37,6 +38,9 @@ func (runCommand) Run(c *call) error {
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 
+	for _, f := range (doctor.Ledger{Memory: cfg.Ledger.URL.Scheme() == "memory"}).Findings() {
+		log.Warn(f.Code+" "+f.Text, "fix", f.Fix)
+	}
 	w, err := c.assemble(cfg, log)
 	if err != nil {
 		return err
@@ -79,16 +83,6 @@ func usedBy(cfg *config.Config, provider string) string {
 		}
 	}
 	return ""
-}
-
-func memoryWarnings(cfg *config.Config) (ws []string) {
-	if cfg.Ledger.URL.Scheme() == "memory" {
-		ws = append(ws, "PO017 ledger.url memory: forgets every job when this process ends; what is delivered again then is paid again")
-	}
-	if cfg.Broker.URL.Scheme() == "memory" {
-		ws = append(ws, "PO018 broker.url memory: lives inside this process; no other program can send to it")
-	}
-	return ws
 }
 
 // worker is everything that `run` runs, opened.
@@ -170,6 +164,7 @@ func (w *worker) serve(ctx context.Context, signals <-chan os.Signal) error {
 	bctx, done := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { w.http.serve(bctx) })
 	background.Go(func() { w.watch(bctx) })
+	background.Go(func() { w.inspect(bctx) })
 	background.Go(func() { w.signals(bctx, signals) })
 	err := w.consumer.Run(ctx)
 	if err != nil {
