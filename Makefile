@@ -18,7 +18,7 @@ FLAGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: ## the whole story on one screen, nothing installed but Go
@@ -46,9 +46,13 @@ fmt: ## rewrite the sources as gofmt and go fix want them
 	$(GO) fix ./...
 
 .PHONY: up
-up: ## Postgres, RabbitMQ and an SQS emulator in containers, ready when it returns
+up: ## Postgres, RabbitMQ, an SQS emulator and a mail sink in containers, ready when it returns
 	docker compose up --detach --wait
 
 .PHONY: down
-down: ## stop those containers; volumes stay
-	docker compose down
+down: ## stop those containers, workers too; volumes stay
+	docker compose --profile worker --profile worker-sqs down
+
+.PHONY: e2e-compose
+e2e-compose: ## a worker on each broker in containers: duplicates, one line on the bill for each key
+	@tools/e2e-compose.sh

@@ -81,6 +81,8 @@ var rules = map[string]row{
 		why: "it starts an SQS emulator for tests and needs its client, nothing of ours"},
 	"internal/sqsfake": {tests: []string{aws, smithy},
 		why: "the fake knows the wire, not the SDK: standard library alone; its tests are what the SDK makes of it"},
+	"localstack": {tests: []string{aws},
+		why: "it runs the emulator's scripts against one, and makes their calls by the SDK"},
 	"internal/imports": {
 		why: "the policy is checked by the go command and the standard library"},
 	"internal/repo": {modules: []string{yaml},

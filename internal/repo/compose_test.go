@@ -2,12 +2,15 @@ package repo
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -21,10 +24,15 @@ type composeFile struct {
 type service struct {
 	Image       string
 	Build       string
+	Command     []string
+	Environment map[string]string
 	Ports       []string
 	Volumes     []string
 	Profiles    []string
 	Privileged  bool
+	ReadOnly    bool          `yaml:"read_only"`
+	CapDrop     []string      `yaml:"cap_drop"`
+	StopGrace   time.Duration `yaml:"stop_grace_period"`
 	Healthcheck *struct{ Test []string }
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 }
@@ -40,16 +48,142 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatalf("docker-compose.yml: %v", err)
 	}
-	for _, name := range []string{"postgres", "rabbitmq", "sqs", "worker", "test"} {
-		if _, ok := c.Services[name]; !ok {
-			t.Errorf("docker-compose.yml has no service %s", name)
+	for name, profiles := range map[string][]string{"postgres": nil, "rabbitmq": nil, "sqs": nil, "mail": nil,
+		"migrate": {"worker", "worker-sqs"}, "worker": {"worker"}, "worker-sqs": {"worker-sqs"}, "test": {"test"}} {
+		s, ok := c.Services[name]
+		if !ok || !slices.Equal(s.Profiles, profiles) {
+			t.Errorf("docker-compose.yml has service %s: %v, with profiles %v, want %v", name, ok, s.Profiles, profiles)
 		}
 	}
 	for _, b := range checkCompose(c) {
 		t.Error("docker-compose.yml: " + b)
 	}
-	if c.Services["sqs"].Image != "${AWS_EMULATOR_IMAGE:-localstack/localstack:4.14.0}" {
-		t.Errorf("image of sqs is %s: it is the last LocalStack that starts without a token, and can be replaced by a variable", c.Services["sqs"].Image)
+	if want := "${AWS_EMULATOR_IMAGE:-localstack/localstack:4.14.0}"; c.Services["sqs"].Image != want {
+		t.Errorf("image of sqs is %s, want %s: the last LocalStack that starts without a token, and replaceable", c.Services["sqs"].Image, want)
+	}
+	if image := c.Services["rabbitmq"].Image; !strings.HasSuffix(image, "-management") {
+		t.Errorf("image of rabbitmq is %s, which has no management pages", image)
+	}
+	for worker, broker := range map[string]string{"worker": "rabbitmq", "worker-sqs": "sqs"} {
+		for _, b := range checkWorker(c, worker, broker) {
+			t.Errorf("docker-compose.yml: service %s %s", worker, b)
+		}
+	}
+}
+
+// checkWorker says what is wrong with a service that runs the program.
+func checkWorker(c composeFile, name, broker string) []string {
+	s := c.Services[name]
+	ledger := s.Environment["PAIDONCE_LEDGER_URL"]
+	var bad []string
+	for what, ok := range map[string]bool{
+		"does not run the program of this repository":     s.Build == "." && slices.Equal(s.Command, []string{"run"}),
+		"does not wait until the schema is there":         s.DependsOn["migrate"].Condition == "service_completed_successfully",
+		"does not wait for " + broker:                     s.DependsOn[broker].Condition == "service_healthy",
+		"talks to another broker than " + broker:          regexp.MustCompile(`(@|//)` + broker + `:`).MatchString(s.Environment["PAIDONCE_BROKER_URL"] + s.Environment["PAIDONCE_BROKER_ENDPOINT"]),
+		"has no ledger, or another than migrate":          ledger != "" && ledger == c.Services["migrate"].Environment["PAIDONCE_LEDGER_URL"],
+		"may write to its root, or has capabilities":      s.ReadOnly && slices.Equal(s.CapDrop, []string{"ALL"}),
+		"is killed before it can have drained and closed": s.StopGrace >= (25+20)*time.Second, // consumer.drain, and a poll of SQS
+	} {
+		if !ok {
+			bad = append(bad, what)
+		}
+	}
+	return bad
+}
+
+// TestComposeProof: what tools/e2e-compose.sh lays over the file keeps its promises.
+func TestComposeProof(t *testing.T) {
+	c, err := readCompose(read(t, "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, err := readCompose(read(t, "tools/e2e-compose.yml"))
+	if err != nil {
+		t.Fatalf("tools/e2e-compose.yml: %v", err)
+	}
+	for name, s := range c.Services {
+		if ports := over.Services[name].Ports; len(s.Ports) > 0 && (ports == nil || len(ports) > 0) {
+			t.Errorf("tools/e2e-compose.yml leaves the ports of %s open: it would not run beside `make up`", name)
+		}
+	}
+	if strings.Contains(read(t, "tools/e2e-compose.yml"), "ports: []") {
+		t.Error("tools/e2e-compose.yml: an empty list adds nothing to the ports that are there; write !reset []")
+	}
+	models := over.Services["models"]
+	for _, b := range checkCompose(composeFile{Services: map[string]service{"models": models}}) {
+		t.Error("tools/e2e-compose.yml: " + b)
+	}
+	if models.Healthcheck == nil {
+		t.Error("tools/e2e-compose.yml: nothing can wait for models")
+	}
+	for _, name := range []string{"worker", "worker-sqs"} {
+		s := over.Services[name]
+		if s.DependsOn["models"].Condition != "service_healthy" {
+			t.Errorf("tools/e2e-compose.yml: service %s does not wait for models", name)
+		}
+		for _, provider := range []string{"OPENAI", "ANTHROPIC"} {
+			if url := s.Environment["PAIDONCE_PROVIDERS_"+provider+"_BASE_URL"]; !strings.HasPrefix(url, "http://models:8081") {
+				t.Errorf("tools/e2e-compose.yml: service %s would pay %s at %q", name, provider, url)
+			}
+		}
+	}
+}
+
+// TestEnvExample: .env.example names every variable of the compose file and no other, and
+// the defaults that it shows are those.
+func TestEnvExample(t *testing.T) {
+	used, text := map[string]string{}, strings.ReplaceAll(read(t, "docker-compose.yml"), "$$", "") // $$ is a plain $
+	uses := regexp.MustCompile(`\$\{([A-Z_]+):-([^}]*)\}`).FindAllStringSubmatch(text, -1)
+	for _, m := range uses {
+		used[m[1]] = m[2]
+	}
+	if n := strings.Count(text, "$"); n != len(uses) {
+		t.Errorf("docker-compose.yml uses %d variables, of which %d have the form ${NAME:-default}: without a default one must set them", n, len(uses))
+	}
+	shown := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=(.*)$`).FindAllStringSubmatch(read(t, ".env.example"), -1) {
+		shown[m[1]] = m[2]
+	}
+	if !maps.Equal(used, shown) || len(used) == 0 {
+		t.Errorf("docker-compose.yml uses %v, .env.example shows %v", used, shown)
+	}
+}
+
+// TestEmulatorIsReady runs the health check of the SQS emulator on what LocalStack
+// and Floci answer at each stage.
+func TestEmulatorIsReady(t *testing.T) {
+	c, err := readCompose(read(t, "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test := c.Services["sqs"].Healthcheck.Test
+	if len(test) != 2 || test[0] != "CMD-SHELL" {
+		t.Fatalf("health check of sqs is %q, want one line of shell", test)
+	}
+	bin := t.TempDir()
+	script := "#!/bin/sh\n[ \"$ANSWER\" ] || exit 7\nprintf '%s' \"$ANSWER\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "curl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	localstack := `{"completed": {"BOOT": true, "START": true, "READY": %v, "SHUTDOWN": false}, "scripts": [{"stage": "READY", "name": "10-queues.sh", "state": "%s"}]}`
+	floci := `{"completed":{"boot":true,"start":true,"ready":%v,"shutdown":false},"scripts":{"boot":[],"ready":[{"script":"/etc/localstack/init/ready.d/10-queues.sh","state":"%s","return_code":0}]}}`
+	for answer, want := range map[string]bool{
+		"":                                 false, // the port is not open
+		`{"completed": {}, "scripts": []}`: false,
+		fmt.Sprintf(localstack, false, "UNKNOWN"):                       false,
+		fmt.Sprintf(localstack, false, "RUNNING"):                       false,
+		fmt.Sprintf(localstack, true, "ERROR"):                          false,
+		fmt.Sprintf(localstack, true, "SUCCESSFUL"):                     true,
+		fmt.Sprintf(localstack, true, `SUCCESSFUL"}, {"state": "ERROR`): false,
+		fmt.Sprintf(floci, true, "error"):                               false,
+		fmt.Sprintf(floci, true, "successful"):                          true,
+	} {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(test[1], "$$", "$"))
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ANSWER="+answer)
+		if out, err := cmd.CombinedOutput(); (err == nil) != want {
+			t.Errorf("healthy at %q: %v, want %v\n%s", answer, err == nil, want, out)
+		}
 	}
 }
 
@@ -178,6 +312,9 @@ func TestDockerfile(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^` + instruction + ` \["`).MatchString(text) {
 			t.Errorf("%s is not in exec form: a shell would swallow SIGTERM", instruction)
 		}
+	}
+	if !regexp.MustCompile(`(?m)^HEALTHCHECK .*CMD \["/worker", "healthcheck"\]`).MatchString(text) {
+		t.Error("the image has no health check, and no shell for one of the compose file's")
 	}
 	ignore := strings.Split(read(t, ".dockerignore"), "\n")
 	for _, path := range goFiles(t) {

@@ -1,7 +1,6 @@
 package repo
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestScripts: what is meant to be run can be run. LocalStack skips a script
-// without a run bit and says nothing.
+// TestScripts: what is meant to be run can be run. LocalStack goes on without a script
+// that has no run bit.
 func TestScripts(t *testing.T) {
 	found := 0
 	for _, path := range files(t) {
@@ -30,6 +29,9 @@ func TestScripts(t *testing.T) {
 		if !regexp.MustCompile(`^#!(/bin/sh|/usr/bin/env bash)\n`).MatchString(read(t, path)) {
 			t.Errorf("%s does not begin with the line that names its shell", path)
 		}
+		if hook && !strings.HasSuffix(path, ".sh") {
+			t.Errorf("%s does not end in .sh: LocalStack would not run it", path)
+		}
 		if !regexp.MustCompile(`(?m)^set -eu`).MatchString(read(t, path)) && path != "tools/check.sh" {
 			t.Errorf("%s goes on after an error: set -eu", path)
 		}
@@ -39,62 +41,36 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// fakeSQS stands in for awslocal: queues are files, and it refuses what SQS
-// refuses.
-const fakeSQS = `#!/bin/sh
-set -eu
-[ "$1" = sqs ] || exit 2
-verb=$2; shift 2
-while [ $# -gt 0 ]; do
-	case $1 in
-	--queue-name) name=$2 ;;
-	--queue-url) name=${2##*/}; [ -e "$DIR/$name" ] || { echo NonExistentQueue >&2; exit 254; } ;;
-	--attributes) attributes=$2 ;;
-	esac
-	shift
-done
-case $verb in
-create-queue)
-	[ -z "${attributes:-}" ] || { echo 'QueueNameExists, the second time' >&2; exit 254; }
-	[ -e "$DIR/$name" ] || echo {} >"$DIR/$name"
-	echo "http://sqs.test/000000000000/$name" ;;
-get-queue-attributes) echo "arn:aws:sqs:us-east-1:000000000000:$name" ;;
-set-queue-attributes) printf '%s' "$attributes" >"$DIR/$name" ;;
-*) echo "unknown verb $verb" >&2; exit 2 ;;
-esac
-`
-
-// TestQueueScript runs the script twice, as LocalStack may, and looks at the queues.
-func TestQueueScript(t *testing.T) {
-	bin, queues := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "awslocal"), []byte(fakeSQS), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "localstack/init/ready.d/10-queues.sh"))
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DIR="+queues, "PAIDONCE_QUEUE=orders")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	attributes := func(queue string) (a map[string]string) {
-		b, err := os.ReadFile(filepath.Join(queues, queue))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(b, &a); err != nil {
-			t.Fatalf("attributes of %s: %v\n%s", queue, err, b)
-		}
-		return a
-	}
-	var redrive struct{ DeadLetterTargetArn, MaxReceiveCount string }
-	if err := json.Unmarshal([]byte(attributes("orders")["RedrivePolicy"]), &redrive); err != nil {
-		t.Fatalf("RedrivePolicy: %v", err)
-	}
-	if want := "arn:aws:sqs:us-east-1:000000000000:orders-dead"; redrive.DeadLetterTargetArn != want || redrive.MaxReceiveCount != "1000" {
-		t.Errorf("RedrivePolicy is %+v, want %s after 1000 receives", redrive, want)
-	}
-	if got := attributes("orders-dead")["MessageRetentionPeriod"]; got != "1209600" {
-		t.Errorf("dead letters are kept for %s seconds, want 14 days", got)
+// TestComposeProofSaysWhatItNeeds: without an engine the proof fails, with words.
+func TestComposeProofSaysWhatItNeeds(t *testing.T) {
+	for name, c := range map[string]struct{ docker, want string }{
+		"no docker":  {"", "needs docker with its compose plugin"},
+		"no compose": {"[ \"$1\" != compose ]", "needs docker with its compose plugin"},
+		"no engine":  {"[ \"$1\" != info ]", "no Docker engine answers"},
+		"up fails":   {"echo called: $*; case $* in *version*|info|*down*) ;; *) exit 1 ;; esac", "down --volumes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bin := t.TempDir()
+			for _, tool := range []string{"bash", "dirname"} {
+				path, err := exec.LookPath(tool)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(path, filepath.Join(bin, tool)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.docker != "" {
+				if err := os.WriteFile(filepath.Join(bin, "docker"), []byte("#!/bin/sh\n"+c.docker+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), filepath.Join(root, "tools/e2e-compose.sh"))
+			cmd.Env = []string{"PATH=" + bin}
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), c.want) {
+				t.Errorf("%v, want an error and %q\n%s", err, c.want, out)
+			}
+		})
 	}
 }
