@@ -201,7 +201,13 @@ func extendLimit(e *env) {
 	}
 	e.publishText("very long job")
 	d := e.one(e.Source)
-	_, err := e.Source.Extend(e.patient(), d, e.MaxHold+time.Minute)
+	due, err := e.Source.Extend(e.patient(), d, e.MaxHold+time.Minute)
+	if err == nil { // all that there is was given
+		if due.After(time.Now().Add(e.MaxHold)) {
+			e.Errorf("extended to %v, more than %v from now", due, e.MaxHold)
+		}
+		_, err = e.Source.Extend(e.patient(), d, e.MaxHold+time.Minute)
+	}
 	e.is("extend past the limit", err, broker.ErrLimit)
 	e.depth(0, 1)
 	e.nothing(e.Second())

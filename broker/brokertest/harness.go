@@ -72,6 +72,10 @@ type Harness struct {
 	// always 0.
 	CountsReceives bool
 
+	// LateAck says that an Ack after the broker took the delivery back removes the
+	// message all the same (it returns ErrNotHeld in any case).
+	LateAck bool
+
 	// Ordered says that messages published one after the other are handed out in
 	// that order to a single consumer that gives none back.
 	Ordered bool
@@ -91,7 +95,8 @@ type Harness struct {
 	TextOnly bool
 
 	// MaxHold is the longest a delivery is held from its hand-out on: Extend past
-	// it returns ErrLimit. 0: there is no limit, or it is not known.
+	// it returns ErrLimit, at once or when all that there is has been given. 0: there is
+	// no limit, or it is not known.
 	MaxHold time.Duration
 
 	// Backlog is the largest number of messages that the suite may have in the

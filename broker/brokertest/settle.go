@@ -11,6 +11,7 @@ import (
 var settleCases = []testCase{
 	{"ack removes", "finished jobs come back, or unfinished ones vanish", ackRemoves},
 	{"settle twice", "a second settle of one hand-out passes as a success, or settles another", settleTwice},
+	{"late ack", "a finished job is handed out again although the broker could have removed it, or its late ack hits a neighbour", lateAck},
 	{"settle after lapse", "a worker believes it settled what the broker had taken back", settleAfterLapse},
 	{"stale receipt", "the late settle of an old hand-out ends a new one: its message is lost or runs twice", staleReceipt},
 	{"stale receipt beside another message", "the late settle of an old hand-out hits a neighbour (tags that start again at 1)", staleBesideOther},
@@ -101,10 +102,36 @@ func settleAfterLapse(e *env) {
 	e.publishText("a")
 	d := e.one(e.Source)
 	e.Lapse(d)
-	e.notHeld(e.Source, "lapsed", d)
+	for _, op := range settles {
+		if op.name == "ack" && e.LateAck {
+			continue // it removes the message: lateAck
+		}
+		e.is(op.name+" of a delivery that lapsed", op.do(e.patient(), e.Source, d), broker.ErrNotHeld)
+	}
 	again := e.one(e.Source)
 	e.same(again.Message, d.Message)
 	e.ack(e.Source, again)
+	e.drained()
+}
+
+func lateAck(e *env) {
+	if !e.LateAck {
+		e.Skip("this broker cannot; settle after lapse has it")
+	}
+	e.publishText("late", "neighbour")
+	var late, neighbour broker.Delivery
+	for _, d := range e.collect(e.Source, 2) {
+		if string(d.Body) == "late" {
+			late = d
+		} else {
+			neighbour = d
+		}
+	}
+	e.Lapse(late)
+	e.is("late ack", e.Source.Ack(e.patient(), late), broker.ErrNotHeld)
+	e.depth(0, 1)
+	e.notHeld(e.Source, "was acked late", late)
+	e.ack(e.Source, neighbour)
 	e.drained()
 }
 
@@ -117,6 +144,13 @@ func staleReceipt(e *env) {
 		held := e.one(e.Source)
 		e.same(held.Message, broker.Message{Body: []byte(body)})
 		e.is("stale "+op.name, op.do(e.patient(), e.Source, old), broker.ErrNotHeld)
+
+		if op.name == "ack" && e.LateAck {
+			// The message is gone, and so whoever holds it may say that it is done.
+			e.ack(e.Source, held)
+			e.drained()
+			continue
+		}
 
 		// The second hand-out is untouched: the queue still counts it as held, and
 		// when it lapses too its message is there.
