@@ -1,0 +1,245 @@
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+const (
+	// maxMessage is what SQS takes in one request, and by default in one message.
+	maxMessage = 1 << 20
+	// oldMaxMessage was that before August 2025, and is still in emulators.
+	oldMaxMessage = 256 << 10
+	// receiveLimit is the maxReceiveCount of a redrive policy that Declare makes: what
+	// ends a message is the ledger's budget, and receives are used up by much that is
+	// no attempt.
+	receiveLimit = 1000
+	// deadRetention is that of a dead-letter queue that Declare makes: the longest.
+	deadRetention = 14 * 24 * time.Hour
+)
+
+// queue is what SQS said of the queue.
+type queue struct {
+	url        string
+	fifo       bool
+	visibility time.Duration
+	maxBody    int
+	attributes map[string]string
+	redrive    redrive
+	dead       string // URL of the dead-letter queue; "": there is none
+}
+
+// redrive is a queue's redrive policy. Some servers write the count as a string.
+type redrive struct {
+	Target string      `json:"deadLetterTargetArn"`
+	Max    json.Number `json:"maxReceiveCount"`
+}
+
+// prepare returns the queue, and asks SQS for it when it is not known. Errors are
+// *failure, ErrQueue, or the cause of ctx.
+func (b *Broker) prepare(ctx context.Context) (*queue, error) {
+	if q := b.known(); q != nil {
+		return q, nil
+	}
+	select {
+	case b.preparing <- struct{}{}:
+		defer func() { <-b.preparing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if q := b.known(); q != nil {
+		return q, nil
+	}
+	ctx, cancel := call(ctx)
+	defer cancel()
+	q, err := b.lookUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if q.dead == "" {
+		b.cfg.Logger.Warn("queue has no dead-letter queue: a message that no worker can run stays in it and is received again and again",
+			"queue", nameOf(q.url), "fix", "set a redrive policy, broker.dead_letter or broker.declare")
+	}
+	b.mu.Lock()
+	b.queue, b.visibility = q, b.cfg.Visibility
+	if b.visibility == 0 {
+		b.visibility = q.visibility
+	}
+	b.mu.Unlock()
+	return q, nil
+}
+
+func (b *Broker) known() *queue {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue
+}
+
+// lookUp asks for the queue and its dead-letter queue, and makes what is missing where
+// that is allowed.
+func (b *Broker) lookUp(ctx context.Context) (*queue, error) {
+	url, err := b.declare(ctx, b.cfg.Queue, map[string]string{})
+	if err != nil {
+		return nil, err
+	}
+	q, err := b.describe(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case q.fifo != b.cfg.fifo:
+		return nil, fmt.Errorf("%w: %s is FIFO: %v, and its name says %v", ErrQueue, url, q.fifo, b.cfg.fifo)
+	case q.visibility == 0 && b.cfg.Visibility == 0:
+		return nil, fmt.Errorf("%w: %s has a visibility timeout of 0 s, so a message is handed out again at once: set one, or broker.visibility", ErrQueue, url)
+	}
+	q.dead, err = b.deadQueue(ctx, q)
+	return q, err
+}
+
+// deadName is the dead-letter queue that is configured, by Config or redrive policy: its
+// name or URL, and the account that owns it, "" for our own.
+func (b *Broker) deadName(q *queue) (name, owner string) {
+	if b.cfg.DeadLetter != "" || q.redrive.Target == "" {
+		return b.cfg.DeadLetter, ""
+	}
+	return arnParts(q.redrive.Target)
+}
+
+// deadQueue finds where dead letters go, and makes it where that is allowed. "" says
+// nowhere.
+func (b *Broker) deadQueue(ctx context.Context, q *queue) (string, error) {
+	name, owner := b.deadName(q)
+	if name == "" && b.cfg.Declare {
+		name = deadName(nameOf(q.url))
+	}
+	if name == "" {
+		return "", nil
+	}
+	var dead string
+	var err error
+	if owner == "" {
+		dead, err = b.declare(ctx, name, map[string]string{
+			string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(int(deadRetention.Seconds()))})
+	} else {
+		dead, err = b.urlOf(ctx, name, owner)
+	}
+	if f, ok := errors.AsType[*failure](err); ok && f.class == missing {
+		return "", nil
+	}
+	if err != nil || !b.cfg.Declare || q.redrive.Target != "" {
+		return dead, err
+	}
+	return dead, b.setRedrive(ctx, q, dead)
+}
+
+// setRedrive lets the queue send to dead what was received too often.
+func (b *Broker) setRedrive(ctx context.Context, q *queue, dead string) error {
+	d, err := b.describe(ctx, dead)
+	if err != nil {
+		return err
+	}
+	q.redrive = redrive{d.attributes[string(types.QueueAttributeNameQueueArn)], json.Number(strconv.Itoa(receiveLimit))}
+	policy, err := json.Marshal(q.redrive)
+	if err != nil {
+		return err
+	}
+	_, err = b.clients.settle.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &q.url,
+		Attributes: map[string]string{string(types.QueueAttributeNameRedrivePolicy): string(policy)}})
+	return asError(err)
+}
+
+// urlOf finds a queue by name or URL. owner is the account of another's queue, or "".
+func (b *Broker) urlOf(ctx context.Context, queue, owner string) (string, error) {
+	if isURL(queue) {
+		return queue, nil
+	}
+	in := &sqs.GetQueueUrlInput{QueueName: &queue}
+	if owner != "" {
+		in.QueueOwnerAWSAccountId = &owner
+	}
+	out, err := b.clients.settle.GetQueueUrl(ctx, in)
+	if err != nil {
+		return "", failed(err)
+	}
+	return deref(out.QueueUrl), nil
+}
+
+// declare finds a queue, and makes it where it is missing and that is allowed.
+func (b *Broker) declare(ctx context.Context, queue string, attributes map[string]string) (string, error) {
+	url, err := b.urlOf(ctx, queue, "")
+	if err == nil || asFailure(err).class != missing || !b.cfg.Declare {
+		return url, err
+	}
+	if b.cfg.fifo {
+		attributes[string(types.QueueAttributeNameFifoQueue)] = "true"
+	}
+	made, err := b.clients.settle.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &queue, Attributes: attributes})
+	if err != nil {
+		return "", failed(err)
+	}
+	b.cfg.Logger.Info("queue made", "queue", queue)
+	return deref(made.QueueUrl), nil
+}
+
+// describe reads the attributes of a queue.
+func (b *Broker) describe(ctx context.Context, url string) (*queue, error) {
+	out, err := b.clients.settle.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url,
+		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
+	if err != nil {
+		return nil, failed(err)
+	}
+	a := out.Attributes
+	q := &queue{url: url, attributes: a, fifo: a[string(types.QueueAttributeNameFifoQueue)] == "true", maxBody: maxMessage,
+		visibility: seconds(a, types.QueueAttributeNameVisibilityTimeout)}
+	if n, err := strconv.Atoi(a[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil && n > 0 {
+		q.maxBody = n
+	}
+	if p := a[string(types.QueueAttributeNameRedrivePolicy)]; p != "" {
+		if err := json.Unmarshal([]byte(p), &q.redrive); err != nil {
+			return nil, fmt.Errorf("%w: %s: redrive policy %q: %w", ErrQueue, url, p, err)
+		}
+	}
+	return q, nil
+}
+
+// seconds reads an attribute that is a number of seconds; 0 when it is not there.
+func seconds(attributes map[string]string, name types.QueueAttributeName) time.Duration {
+	n, err := strconv.Atoi(attributes[string(name)])
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// arnParts are the name and the account in the ARN of a queue.
+func arnParts(arn string) (name, account string) {
+	parts := strings.Split(arn, ":")
+	if len(parts) < 6 {
+		return "", ""
+	}
+	return parts[5], parts[4]
+}
+
+// asFailure reads any error of this package as one of SQS.
+func asFailure(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	return &failure{class: temporary, err: err}
+}
+
+// asError keeps a nil *failure from becoming an error.
+func asError(err error) error {
+	if f := failed(err); f != nil {
+		return f
+	}
+	return nil
+}
