@@ -178,46 +178,17 @@ var defaultWire = &http.Transport{
 	TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
 }
 
-// newWire makes the transport of one request: no kept connection, which might be
-// stale and turn a request that never arrived into an unknown one; no
-// HTTP/2, which retries by itself; nothing that writes before the gate is asked.
-func newWire(base *http.Transport, g *sendGate, target *url.URL) (*http.Transport, error) {
+// newWire makes the wire of one request to target. Of base it takes the proxy, the TLS
+// settings, the dialers and the limits of size; what limits times is the route's timeout.
+func newWire(base *http.Transport, g *sendGate, target *url.URL) (*wire, error) {
 	if base == nil {
 		base = defaultWire
 	}
 	d := dialer{base: base, dial: base.DialContext, dialTLS: base.DialTLSContext}
 	d.defaults()
-	tr := base.Clone()
-	tr.DisableKeepAlives = true
-	//lint:ignore SA1019 the base may use them; d has taken them over
-	tr.Dial, tr.DialTLS = nil, nil
-	tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	tr.Protocols = new(http.Protocols)
-	tr.Protocols.SetHTTP1(true)
-	tr.ForceAttemptHTTP2 = false
-	proxy, err := proxyFor(base, target)
-	if err != nil {
-		return nil, err
-	}
-	tr.Proxy = nil
-	if target.Scheme == "https" {
-		d.proxy = proxy // the tunnel is ours to open: its CONNECT is no paid byte
-	} else if proxy != nil {
-		tr.Proxy = http.ProxyURL(proxy)
-	}
-	gated := func(c net.Conn, err error) (net.Conn, error) {
-		if err != nil {
-			return nil, err
-		}
-		return &gatedConn{Conn: c, gate: g}, nil
-	}
-	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return gated(d.dial(ctx, network, addr))
-	}
-	tr.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return gated(d.secure(ctx, network, addr))
-	}
-	return tr, nil
+	var err error
+	d.proxy, err = proxyFor(base, target)
+	return &wire{d, g}, err
 }
 
 // proxyFor is the proxy for a request, nil for none.
@@ -230,8 +201,6 @@ func proxyFor(base *http.Transport, target *url.URL) (*url.URL, error) {
 		return nil, err
 	}
 	if !slices.Contains([]string{"http", "https"}, proxy.Scheme) {
-		// net/http would greet a SOCKS proxy on the gated connection, and the
-		// greeting would open the gate.
 		return nil, fmt.Errorf("PO362 proxy scheme %q cannot carry paid requests: use an http or https proxy, or dial through it in RunConfig.Wire", proxy.Scheme)
 	}
 	return proxy, nil

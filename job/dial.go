@@ -20,7 +20,7 @@ type dialer struct {
 	base    *http.Transport
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	dialTLS func(ctx context.Context, network, addr string) (net.Conn, error) // nil: dial and shake hands
-	proxy   *url.URL                                                          // to tunnel through; nil: none
+	proxy   *url.URL                                                          // nil: none
 }
 
 // defaults takes over the base's older ways to dial.
@@ -82,18 +82,27 @@ func (d *dialer) handshake(ctx context.Context, c net.Conn, addr string) (net.Co
 	return tc, nil
 }
 
+// hostPort is the address that a URL names.
+func hostPort(u *url.URL) string {
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+}
+
+// hop returns a connection to the proxy.
+func (d *dialer) hop(ctx context.Context, network string) (net.Conn, error) {
+	addr := hostPort(d.proxy)
+	c, err := d.dial(ctx, network, addr)
+	if err != nil || d.proxy.Scheme != "https" {
+		return c, err
+	}
+	return d.handshake(ctx, c, addr)
+}
+
 // tunnel asks the proxy for a connection to addr.
 func (d *dialer) tunnel(ctx context.Context, network, addr string) (net.Conn, error) {
-	port := map[string]string{"http": "80", "https": "443"}[d.proxy.Scheme]
-	hop := net.JoinHostPort(d.proxy.Hostname(), cmp.Or(d.proxy.Port(), port))
-	c, err := d.dial(ctx, network, hop)
+	c, err := d.hop(ctx, network)
 	if err != nil {
 		return nil, err
-	}
-	if d.proxy.Scheme == "https" {
-		if c, err = d.handshake(ctx, c, hop); err != nil {
-			return nil, err
-		}
 	}
 	if err := d.connect(ctx, c, addr); err != nil {
 		c.Close()
@@ -148,9 +157,14 @@ func (d *dialer) connectHeader(ctx context.Context, addr string) (http.Header, e
 	if h == nil {
 		h = http.Header{}
 	}
+	d.authorize(h)
+	return h, nil
+}
+
+// authorize adds who asks the proxy, unless h says so already.
+func (d *dialer) authorize(h http.Header) {
 	if u := d.proxy.User; u != nil && h.Get("Proxy-Authorization") == "" {
 		pw, _ := u.Password()
 		h.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+pw)))
 	}
-	return h, nil
 }

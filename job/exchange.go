@@ -29,7 +29,7 @@ type exchange struct {
 	ctx     context.Context // of the wire: it lasts as long as the attempt may
 	cancel  context.CancelCauseFunc
 	gate    *sendGate
-	wire    *http.Transport
+	wire    *wire
 
 	answered chan struct{}  // closed when answer is there
 	answer   *http.Response // for user code
@@ -84,9 +84,8 @@ func (x *exchange) leave() {
 func (x *exchange) run() {
 	defer close(x.ended)
 	defer x.cancel(context.Canceled)
-	defer x.wire.CloseIdleConnections()
 	defer x.rescue()
-	resp, err := x.wire.RoundTrip(x.request)
+	resp, err := x.wire.send(x.request)
 	if err != nil {
 		x.broken(err)
 		return

@@ -117,15 +117,18 @@ func (g *guard) prepare(req *http.Request) (*exchange, error) {
 		return nil, err
 	}
 	out := req.Clone(x.traced())
-	out.GetBody = nil // with it net/http may send a request again by itself
+	out.GetBody, out.Close = nil, true
 	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, int64(len(body)), nil
 	if len(body) > 0 {
 		out.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	// net/http takes these as leave to send again, and no model provider honours them.
+	// A gateway may take these as leave to send again, and no model provider honours them.
 	out.Header.Del("Idempotency-Key")
 	out.Header.Del("X-Idempotency-Key")
-	out.Header.Del("Accept-Encoding") // the transport's own can be undone, so that answers are readable
+	out.Header.Del("Accept-Encoding") // only what the wire can undo, so that answers are readable
+	if x.wire.compresses(out) {
+		out.Header.Set("Accept-Encoding", gzipCoding)
+	}
 	if out.Header.Get("X-Client-Request-Id") == "" {
 		out.Header.Set("X-Client-Request-Id", g.a.ID())
 	}
