@@ -32,7 +32,10 @@ type Options struct {
 }
 
 // Ledger is a ledger.Store in a Postgres database. Make one with Open.
-type Ledger struct{ pool *pgxpool.Pool }
+type Ledger struct {
+	pool  *pgxpool.Pool
+	lanes *lanes
+}
 
 // Open connects to the database that url names ("postgres://user:password@host/db";
 // pgx's pool settings may be appended) and returns the ledger in it. It does not
@@ -57,11 +60,14 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the Postgres ledger: %w", err)
 	}
-	return &Ledger{pool}, nil
+	return &Ledger{pool, newLanes(int(cfg.MaxConns))}, nil
 }
 
 // Close waits for the verbs that run and closes the connections.
-func (l *Ledger) Close() { l.pool.Close() }
+func (l *Ledger) Close() {
+	l.lanes.close()
+	l.pool.Close()
+}
 
 // server is what the first connection tells.
 type server struct {

@@ -18,7 +18,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 	if !storable(c.Name, c.InputKey) {
 		return ledger.Looked{}, fmt.Errorf("%w: look: the call's name or input key is not UTF-8 without zero bytes", ledger.ErrRequest)
 	}
-	k, err := one[struct {
+	k, err := ask[struct {
 		Fence    int64
 		Late     int64
 		Panics   int
@@ -28,7 +28,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		Route    *string
 		Codec    *string
 		Body     []byte
-	}](ctx, l.pool, lookSQL, lease.Key.Tenant, lease.Job, c.Name, c.InputKey)
+	}](ctx, l, lookSQL, lease.Key.Tenant, lease.Job, c.Name, c.InputKey)
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && k.Fence != lease.Fence {
 		return ledger.Looked{}, ledger.ErrLost
 	}
@@ -64,7 +64,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 		return err
 	}
 	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (gateRow, error) {
-		return one[gateRow](ctx, l.pool, sendSQL, lease.Key.Tenant, lease.Job, lease.Fence, [16]byte(a.ID),
+		return ask[gateRow](ctx, l, sendSQL, lease.Key.Tenant, lease.Job, lease.Fence, [16]byte(a.ID),
 			a.Call.Name, a.Call.InputKey, a.Route, a.Provider, a.Model, a.Config, a.ClientRequestID, a.Timeout, a.Reserve, a.LateSeen)
 	})
 	switch {
