@@ -41,6 +41,10 @@ type Options struct {
 	// message by itself, at the Receive that would be one more. 0: no limit.
 	MaxReceives int
 
+	// CountAll makes every hand-out count, as on SQS. Otherwise the count goes on from
+	// what Nack is given, as with a broker where giving back is publishing a copy.
+	CountAll bool
+
 	// MaxBody is the size in bytes of the largest body Publish takes. 0: no limit.
 	MaxBody int
 }

@@ -35,6 +35,24 @@ func TestMaxReceives(t *testing.T) {
 	})
 }
 
+// With CountAll a hand-out counts whatever the nack says.
+func TestCountAll(t *testing.T) {
+	q := memory.New(memory.Options{CountAll: true, MaxReceives: 2})
+	publish(t, q, "a")
+	for want := range 2 {
+		d := one(t, q)
+		if d.Receives != want+1 {
+			t.Errorf("receives %d, want %d", d.Receives, want+1)
+		}
+		d.Receives = 0
+		check(t, "nack", q.Nack(t.Context(), d, 0), nil)
+	}
+	publish(t, q, "b")
+	if d := one(t, q); string(d.Body) != "b" || len(q.DeadLetters()) != 1 {
+		t.Errorf("handed out %s with %d dead letters", d.Body, len(q.DeadLetters()))
+	}
+}
+
 func TestNackCountsOnFromTheDelivery(t *testing.T) {
 	q := memory.New(memory.Options{})
 	publish(t, q, "a")

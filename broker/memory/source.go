@@ -70,13 +70,15 @@ func (s *Source) Ack(ctx context.Context, d broker.Delivery) error {
 }
 
 // Nack makes the message ready again after delay, behind those that are ready
-// then. The count of receives goes on from d.Receives, as with a broker where
-// giving back is publishing a copy; it cannot be raised that way.
+// then. The count of receives goes on from d.Receives, unless Options.CountAll says
+// that it cannot be changed; it cannot be raised that way.
 //
 // Errors: ErrNotHeld, ErrClosed, the cause of ctx.
 func (s *Source) Nack(ctx context.Context, d broker.Delivery, delay time.Duration) error {
 	return s.settle(ctx, "nack", d, func(m *message) {
-		m.receives = max(0, min(m.receives, d.Receives))
+		if !s.q.opts.CountAll {
+			m.receives = max(0, min(m.receives, d.Receives))
+		}
 		if delay <= 0 {
 			s.q.ready.push(m)
 		} else {
