@@ -35,6 +35,7 @@ type RunConfig struct {
 	Lease  ledger.Lease  // required
 	Number int           // of this run, from 1
 	Who    string        // the worker, for the history
+	Origin ledger.Origin // of the message
 
 	// Paid is what paid calls live under: it ends when the worker's drain time is
 	// over, and not when the lease is lost, since a call under way is paid either
@@ -49,9 +50,8 @@ type RunConfig struct {
 	// DrainLeft says how much drain time is left, and whether the worker drains at
 	// all. nil: it never does.
 	DrainLeft func() (time.Duration, bool)
-	// Wire is the base of guarded requests: of it proxies, dialers, TLS settings,
-	// DisableCompression and MaxResponseHeaderBytes count. Times are limited by the
-	// route's timeout. nil: Go's defaults.
+	// Wire is the base of guarded transports, cloned for every attempt: proxies, TLS
+	// settings, a dialer. nil: Go's defaults.
 	Wire *http.Transport
 	// Log is the run's own logger. nil: discarded.
 	Log *slog.Logger
@@ -96,6 +96,11 @@ func (r *Run) Key() ledger.Key { return r.cfg.Lease.Key }
 
 // Number counts the runs of the job, from 1.
 func (r *Run) Number() int { return r.cfg.Number }
+
+// Origin is what is known of the message beside its content: when it was sent, its group, its
+// trace. A run from the ledger has that of the message that asked for the job first.
+// It may differ between runs, so nothing that is paid for may depend on it.
+func (r *Run) Origin() ledger.Origin { return r.cfg.Origin }
 
 // Log is a logger that names the job and the run.
 func (r *Run) Log() *slog.Logger { return r.cfg.Log }

@@ -102,6 +102,7 @@ type Request struct {
 	MaxRuns   int           // 0: no limit
 	Budget    Nano          // for all deliveries together; 0: none
 	Receives  int           // as the broker counted; the greatest is kept, for people
+	Origin    Origin        // kept by the claim that makes the row
 }
 
 // Verdict is what a claim finds.
@@ -166,4 +167,5 @@ type Stored struct {
 	Action    string
 	InputHash Hash
 	Input     []byte
+	Origin    Origin
 }

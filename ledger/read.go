@@ -23,6 +23,7 @@ type Job struct {
 	Reserved   Nano
 	Budget     Nano
 	Error      *JobError
+	Origin     Origin // of the message that asked for it first
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	NextAt     time.Time

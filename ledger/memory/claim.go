@@ -61,7 +61,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 // insert makes the row of a key that was never seen.
 func (l *Ledger) insert(r ledger.Request, now time.Time) *row {
 	j := &row{Job: ledger.Job{Key: r.Key, ID: int64(len(l.rows)) + 1, Action: r.Action, Generation: 1,
-		Carrier: ledger.CarriedByBroker, InputHash: r.InputHash, CreatedAt: now, NextAt: now}}
+		Carrier: ledger.CarriedByBroker, InputHash: r.InputHash, Origin: r.Origin.Clean(), CreatedAt: now, NextAt: now}}
 	if r.Input != nil && len(r.Input) <= ledger.InlineInput {
 		j.input, j.InputKept = bytes.Clone(r.Input), true
 	}

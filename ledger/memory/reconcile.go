@@ -53,7 +53,7 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.
 			break
 		}
 		if l.due(r, now, grace) {
-			due = append(due, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: bytes.Clone(r.input)})
+			due = append(due, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: bytes.Clone(r.input), Origin: r.Origin})
 		}
 	}
 	return due, nil
