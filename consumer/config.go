@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,9 +62,13 @@ type Config struct {
 	// AckBusy acknowledges a duplicate of a running job at once, if the ledger holds the
 	// job's input, instead of handing it back until the job is done.
 	AckBusy bool
-	// MaxBody is the largest message body in bytes; larger ones are dead-lettered.
+	// MaxBody is the largest message body in bytes, as received and as resolved; larger ones are dead-lettered.
 	// Default 1 MiB.
 	MaxBody int
+	// Resolve reads a body that an extended client for SQS or SNS has put into S3. Its ctx
+	// ends with the drain and after 30 s. An error made by job.Fail dead-letters the
+	// message; any other gives it back. nil: such messages are dead-lettered.
+	Resolve func(ctx context.Context, p Pointer) ([]byte, error)
 	// Grace is how long a job that the broker should bring back may stay ready
 	// before the ledger runs it all the same. Default 10 min, and
 	// longer than the longest wait of Retry.
@@ -72,7 +77,7 @@ type Config struct {
 	// Default: a third of Lease, at most 15 s.
 	Tick time.Duration
 
-	// Wire is the base of guarded requests, as job.RunConfig has it. nil: Go's defaults.
+	// Wire is the base of guarded transports: proxies, TLS, dialers. nil: Go's defaults.
 	Wire *http.Transport
 	// Trace is told what happens. Its zero value hears nothing.
 	Trace Trace

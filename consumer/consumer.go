@@ -45,6 +45,7 @@ type Consumer struct {
 
 	mu      sync.Mutex
 	active  map[*work]struct{}
+	waiting int                        // of these, deliveries that have no slot
 	orphans map[ledger.Key][]ledger.ID // tokens of claims that got no answer
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
 	gone    map[string]bool            // jobs without a handler that were logged
@@ -56,6 +57,7 @@ type Consumer struct {
 	runs       sync.WaitGroup // every goroutine that processes a delivery or a job
 	hurry      chan struct{}  // closed: the drain waits no longer
 	hurryOnce  sync.Once
+	deadOnce   sync.Once // it was said that there is no dead-letter queue
 }
 
 // Status is what a readiness probe wants to know.
@@ -169,10 +171,7 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 		c.slots.poll(ctx, func(ctx context.Context) { ds, err = c.cfg.Source.Receive(ctx, n) })
 		c.slots.give(n - len(ds))
 		for _, d := range ds {
-			c.runs.Go(func() {
-				defer c.slots.give(1)
-				c.deliver(ctx, paid, d)
-			})
+			c.runs.Go(func() { c.deliver(ctx, paid, d) })
 		}
 		switch {
 		case err == nil:

@@ -2,37 +2,47 @@ package consumer
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // Attribute names the job in a message's attributes (an AMQP header, an SQS message
-// attribute); the body is then the input alone.
+// attribute); the body is then the input alone. Without it the body, or the message in an SNS
+// notification, or the detail of an EventBridge event, is {"job": …, "input": {…}}.
 const Attribute = "job"
 
 type message struct {
 	job     string // a registered name, or ""
 	handler *job.Handler
 	in      job.Input
+	// attributes are those of the message itself, whatever it was wrapped in.
+	attributes map[string]string
 }
 
 // Decode reads a message as a consumer of this configuration does: which handler, which
-// input, which key. Its errors are final and say what is wrong with the message.
-func (c Config) Decode(m broker.Message) (*job.Handler, job.Input, error) {
-	got, err := c.withDefaults().decode(m)
+// input, which key. Its errors say what is wrong with the message, and are final but for PO412:
+// a Resolve may read the body another time.
+func (c Config) Decode(ctx context.Context, m broker.Message) (*job.Handler, job.Input, error) {
+	got, err := c.withDefaults().decode(ctx, m)
 	return got.handler, got.in, err
 }
 
-func (c Config) decode(d broker.Message) (message, error) {
+func (c Config) decode(ctx context.Context, d broker.Message) (message, error) {
 	var m message
-	if len(d.Body) > c.MaxBody {
-		return m, fmt.Errorf("PO407 body of %d bytes is larger than max_body %d", len(d.Body), c.MaxBody)
+	if err := c.fits(d.Body); err != nil {
+		return m, err
 	}
-	name, input, err := envelope(d)
+	inner, err := c.unwrap(ctx, d)
+	if err != nil {
+		return m, err
+	}
+	name, input, err := envelope(inner)
 	if err != nil {
 		return m, err
 	}
@@ -40,9 +50,23 @@ func (c Config) decode(d broker.Message) (message, error) {
 	if !ok {
 		return m, fmt.Errorf("PO408 no handler for job %.100q; registered: %v", name, c.Handlers.Names())
 	}
-	m.job, m.handler = name, h
+	m.job, m.handler, m.attributes = name, h, inner.Attributes
 	m.in, err = h.Decode(input)
 	return m, err
+}
+
+func (c Config) fits(body []byte) error {
+	if len(body) > c.MaxBody {
+		return fmt.Errorf("PO407 body of %d bytes is larger than max_body %d", len(body), c.MaxBody)
+	}
+	return nil
+}
+
+// origin is what is known of a message beside its content: from its broker, and in its own
+// attributes as W3C trace context names them.
+func origin(f broker.Facts, attributes map[string]string) ledger.Origin {
+	return ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace,
+		Trace: attributes["traceparent"], TraceState: attributes["tracestate"]}
 }
 
 // envelope finds the job's name and input, by attribute or in the body.

@@ -3,11 +3,13 @@ package consumer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -18,8 +20,9 @@ var (
 	errDrainOver = errors.New("PO341 the worker's drain time is over")
 )
 
-// execute runs the handler under its lease and concludes the run.
-func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, claimed ledger.Claimed) {
+// execute runs the handler under its lease and concludes the run. nil: the delivery is
+// settled.
+func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, claimed ledger.Claimed, from ledger.Origin) *later {
 	started := time.Now()
 	w.log = w.log.With("run", claimed.Run, "fence", claimed.Lease.Fence)
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -29,13 +32,14 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, cla
 	c.owns(w, claimed.Lease, cancel)
 
 	run := job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: claimed.Lease, Number: claimed.Run, Who: c.cfg.Name, Paid: paid,
+		Ledger: c.store, Lease: claimed.Lease, Number: claimed.Run, Who: c.cfg.Name, Origin: from.Clean(), Paid: paid,
 		Ended: func() error { return context.Cause(wctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
 		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 	out, err := c.handle(wctx, w, run, in)
-	state := c.conclude(wctx, paid, w, run, claimed.Run, out, err)
+	state, again := c.conclude(wctx, paid, w, run, claimed.Run, out, err)
 	c.trace.ended(w.job, state, started.Sub(w.since), time.Since(started))
+	return again
 }
 
 func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run, in job.Input) ([]byte, error) {
@@ -52,8 +56,9 @@ func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run, in job.Inp
 	return out, err
 }
 
-// conclude makes the end of a run durable, then settles its delivery.
-func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n int, out []byte, err error) ledger.State {
+// conclude makes the end of a run durable, then settles its delivery, or says when it
+// wants the next look.
+func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n int, out []byte, err error) (ledger.State, *later) {
 	tctx, cancel := settling(ctx)
 	run.Tidy(tctx)
 	cancel()
@@ -64,14 +69,15 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
 			c.ack(ctx, w)
-			return ledger.Done
+			return ledger.Done, nil
 		}
 	}
 	return c.release(ctx, paid, w, c.outcome(ctx, n, err), err)
 }
 
-// release ends a run without a result, because of err, and settles its delivery.
-func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome, err error) ledger.State {
+// release ends a run without a result, because of err, and settles its delivery, or says
+// when it wants the next look.
+func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome, err error) (ledger.State, *later) {
 	lease, _ := c.owned(w)
 	var rel ledger.Released
 	rerr := c.persist(ctx, paid, func(ctx context.Context) (err error) {
@@ -83,15 +89,20 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		// comes back and finds out.
 		w.log.WarnContext(ctx, "run ended without a say", "error", err, "release_error", rerr)
 		c.nack(ctx, w, c.cfg.Retry.First, false)
-		return ledger.Running
+		return ledger.Running, nil
 	}
 	w.log.WarnContext(ctx, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", err, "retry_in", rel.RetryIn)
-	if rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger {
+	switch {
+	case rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger:
 		c.ack(ctx, w)
-	} else {
-		c.nack(ctx, w, rel.RetryIn, o.GiveBack || rel.State == ledger.Unknown)
+	case rel.State == ledger.Unknown:
+		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
+	case o.GiveBack: // for another worker: this one drains, or has lost its lease
+		c.nack(ctx, w, rel.RetryIn, true)
+	default:
+		return rel.State, &later{in: rel.RetryIn}
 	}
-	return rel.State
+	return rel.State, nil
 }
 
 // persist repeats a write until the ledger answers: an outage must not cost an
@@ -171,42 +182,59 @@ func (c *Consumer) backoff(n int) time.Duration {
 // told hands the message out again and the ledger answers it then; nothing is lost.
 
 func (c *Consumer) ack(ctx context.Context, w *work) {
-	c.settle(ctx, w, "acked", func(ctx context.Context, h *held) error {
+	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
 		c.acks.add(d.ID)
-		return c.cfg.Source.Ack(ctx, d)
+		return "acked", c.cfg.Source.Ack(ctx, d)
 	})
 }
 
 // nack gives the delivery back. unused says that no run was tried on it, so
 // the hand-out does not count where the adapter keeps the count.
 func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unused bool) {
-	c.settle(ctx, w, "nacked", func(ctx context.Context, h *held) error {
+	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
-		if unused && d.Receives > 0 {
+		if unused && !w.tried && d.Receives > 0 {
 			d.Receives--
 		}
-		return c.cfg.Source.Nack(ctx, d, delay)
+		return "nacked", c.cfg.Source.Nack(ctx, d, delay)
 	})
 }
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
-	w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", reason)
-	c.settle(ctx, w, "dead_lettered", func(ctx context.Context, h *held) error {
-		return c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
+	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
+		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
+		if errors.Is(err, broker.ErrUnroutable) {
+			c.noDeadLetters(ctx, w, reason, err)
+			return "unroutable", c.cfg.Source.Nack(ctx, h.delivery(), longestWait)
+		}
+		if err == nil {
+			w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", reason)
+		}
+		return "dead_lettered", err
 	})
 }
 
-func (c *Consumer) settle(ctx context.Context, w *work, outcome string, do func(context.Context, *held) error) {
+// noDeadLetters says once, loudly, that nobody has a place for what should be set aside.
+func (c *Consumer) noDeadLetters(ctx context.Context, w *work, reason string, err error) {
+	level := slog.LevelDebug
+	c.deadOnce.Do(func() { level = slog.LevelError })
+	w.log.Log(ctx, level, "there is no dead-letter queue: the message comes back for ever", "job", w.job, "reason", reason,
+		"again_in", longestWait, "error", err)
+}
+
+// settle ends a delivery by do, which names the outcome that it is after.
+func (c *Consumer) settle(ctx context.Context, w *work, do func(context.Context, *held) (outcome string, err error)) {
 	if w.held == nil || !w.held.take() {
 		return // the ledger carries the job, or the delivery was handed off
 	}
 	wait := again(100*time.Millisecond, 5*time.Second)
 	wait.MaxElapsedTime = c.cfg.Drain / 2
-	err := backoff.Retry(func() error {
+	outcome, err := backoff.RetryWithData(func() (string, error) {
 		sctx, cancel := settling(ctx)
 		defer cancel()
-		return permanentIfNotHeld(do(sctx, w.held))
+		outcome, err := do(sctx, w.held)
+		return outcome, permanentIfNotHeld(err)
 	}, wait)
 	if err != nil {
 		outcome = "lost"

@@ -42,6 +42,13 @@ func (h *held) take() bool {
 	return first
 }
 
+// gone reports whether the delivery was settled, handed off or lost.
+func (h *held) gone() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.taken
+}
+
 // extendAt is when the delivery wants an extension: after a third of what is
 // left, so that two may go wrong. ok is false when it never does.
 func (h *held) extendAt() (at time.Time, ok bool) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -28,15 +27,20 @@ func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
-	m, err := c.cfg.decode(d.Message)
+	m, err := c.cfg.decode(ctx, d.Message)
 	w.job = cmp.Or(m.job, "unknown")
+	if u, ok := unresolved(err); ok {
+		w.log.WarnContext(ctx, "body not read; given back", "error", err)
+		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
+		return
+	}
 	if err != nil {
 		c.deadLetter(ctx, w, err.Error())
 		return
 	}
 	w.handler, w.log = m.handler, w.log.With("job", m.job, "key", m.in.Key.String())
 	c.process(ctx, paid, w, m.in, ledger.Request{
-		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives})
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)})
 }
 
 // revive runs a job that the ledger carries, from its stored input.
@@ -53,7 +57,7 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	in, err := h.Decode(s.Input)
 	w.undecodable = err
 	c.process(ctx, paid, w, in, ledger.Request{
-		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger})
+		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin})
 }
 
 // panicked ends the work that died of a panic outside the handler: in a JobKey, in the
@@ -71,15 +75,30 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 		return
 	}
 	err := &job.PanicError{Value: v}
-	c.release(ctx, paid, w, c.outcome(ctx, 1, err), err)
+	if _, again := c.release(ctx, paid, w, c.outcome(ctx, 1, err), err); again != nil {
+		c.nack(ctx, w, again.in, again.unused)
+	}
 }
 
-// process claims the job and does what the verdict says.
+// process deals with a job until its delivery is settled: in one turn, and one more after
+// each wait that is short enough to be spent here.
 func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) {
+	log := w.log
+	for {
+		again := c.turn(ctx, paid, w, in, r)
+		if again == nil || !c.wait(ctx, w, *again) {
+			return
+		}
+		w.log = log
+	}
+}
+
+// turn claims the job and does what the verdict says. nil: the delivery is settled.
+func (c *Consumer) turn(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) *later {
 	claimed, err := c.claim(ctx, w, r)
 	if errors.Is(err, ledger.ErrRequest) {
 		c.deadLetter(ctx, w, err.Error())
-		return
+		return nil
 	}
 	if err != nil {
 		w.log.WarnContext(ctx, "not claimed; given back", "error", err)
@@ -88,7 +107,7 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 			delay = 0 // this worker drains; another one should have it at once
 		}
 		c.nack(ctx, w, delay, true)
-		return
+		return nil
 	}
 	if claimed.Verdict == ledger.Run {
 		c.owns(w, claimed.Lease, func(error) {}) // whatever happens from here, the run ends on record
@@ -97,32 +116,24 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 	carried := claimed.Carrier == ledger.CarriedByLedger
 	switch claimed.Verdict {
 	case ledger.Run:
-		c.execute(ctx, paid, w, in, claimed)
+		return c.execute(ctx, paid, w, in, claimed, r.Origin)
 	case ledger.Saved, ledger.Purged:
 		c.avoid(ctx, w, claimed)
 	case ledger.HasFailed, ledger.IsCancelled:
 		w.log.InfoContext(ctx, "job ended without a result before", "verdict", claimed.Verdict.String())
 		c.ack(ctx, w)
-	case ledger.Busy:
-		if carried || c.cfg.AckBusy && len(r.Input) <= ledger.InlineInput {
-			c.ack(ctx, w)
-			return
+	case ledger.Busy, ledger.NotDue, ledger.HeldUnknown:
+		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(r.Input) <= ledger.InlineInput
+		if !carried && !absorb {
+			return &later{in: c.lookIn(claimed), unused: true}
 		}
-		c.nack(ctx, w, jitter(claimed.RetryIn), true)
-	case ledger.NotDue, ledger.HeldUnknown:
-		if carried {
-			c.ack(ctx, w)
-			return
-		}
-		if claimed.Verdict == ledger.HeldUnknown {
-			claimed.RetryIn = max(claimed.RetryIn, c.cfg.Lease) // nothing changes soon by itself
-		}
-		c.nack(ctx, w, jitter(claimed.RetryIn), true)
+		c.ack(ctx, w)
 	case ledger.Mismatch:
 		c.deadLetter(ctx, w, mismatch(r, claimed))
 	default:
 		panic("consumer: verdict " + claimed.Verdict.String())
 	}
+	return nil
 }
 
 var errNotJoined = errors.New("PO342 this worker's own lease is over")
@@ -160,7 +171,7 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		c.mu.Lock()
 		c.orphans[r.Key] = append(c.orphans[r.Key], r.Token)
 		if r.Carrier == ledger.CarriedByLedger { // no delivery will ask again
-			c.unheard = append(c.unheard, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: r.Input})
+			c.unheard = append(c.unheard, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: r.Input, Origin: r.Origin})
 		}
 		c.mu.Unlock()
 	}
@@ -208,13 +219,6 @@ func mismatch(r ledger.Request, claimed ledger.Claimed) string {
 		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, r.Action, r.InputHash)
 }
 
-// jitter adds up to a quarter, so that duplicates that wait for one job do not
-// come back all at once.
-func jitter(d time.Duration) time.Duration {
-	d = max(d, time.Second)
-	return d + time.Duration(rand.Int64N(int64(d)/4+1))
-}
-
 // work is one delivery or job in hand.
 type work struct {
 	held        *held // nil: the ledger carries it
@@ -223,31 +227,46 @@ type work struct {
 	log         *slog.Logger
 	since       time.Time
 	undecodable error // the stored input does not decode any more
+	tried       bool  // a run on this delivery ended in an error
 
 	// Guarded by Consumer.mu:
-	lease  *ledger.Lease           // nil: not claimed
-	cancel context.CancelCauseFunc // ends the work context
+	lease   *ledger.Lease           // nil: not claimed
+	cancel  context.CancelCauseFunc // ends the work context
+	waiting bool                    // it has no slot
 }
 
+// begin takes something in hand, with the slot that its caller took for it.
 func (c *Consumer) begin(h *held) *work {
 	w := &work{held: h, since: time.Now(), log: c.log}
-	c.mu.Lock()
-	c.active[w] = struct{}{}
-	n := len(c.active)
-	c.mu.Unlock()
-	c.trace.slots(n, c.cfg.Workers)
+	c.count(func() { c.active[w] = struct{}{} })
 	if at, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
 		c.wakeKeeper()
 	}
 	return w
 }
 
+// end is the end of it: its slot is free.
 func (c *Consumer) end(w *work) {
+	slot := true
+	c.count(func() {
+		delete(c.active, w)
+		if w.waiting {
+			slot = false
+			c.waiting--
+		}
+	})
+	if slot {
+		c.slots.give(1)
+	}
+}
+
+// count changes what is in hand, and says how many slots that leaves in use.
+func (c *Consumer) count(change func()) {
 	c.mu.Lock()
-	delete(c.active, w)
-	n := len(c.active)
+	change()
+	busy := len(c.active) - c.waiting
 	c.mu.Unlock()
-	c.trace.slots(n, c.cfg.Workers)
+	c.trace.slots(busy, c.cfg.Workers)
 }
 
 // each calls f for what is in hand, without holding the lock.

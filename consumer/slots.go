@@ -6,18 +6,19 @@ import (
 	"sync"
 )
 
-// errYield ends a poll for messages because a job that the ledger carries wants a slot.
-var errYield = errors.New("a job carried by the ledger wants the slot")
+// errYield ends a poll for messages because a job or a delivery that is here already wants a slot.
+var errYield = errors.New("somebody else wants the slot")
 
 // slots bounds the handlers that run at once. A slot is taken before a message is
 // received, so that nothing waits in memory while its visibility runs. A poll
-// with nothing to hand out holds slots that jobs from the ledger may want:
-// demand ends such a poll.
+// with nothing to hand out holds slots that others may want, jobs from the ledger and
+// deliveries that waited: such a poll yields.
 type slots struct {
 	sem chan struct{} // one token for each slot in use
 
-	mu    sync.Mutex
-	yield context.CancelCauseFunc // ends the poll under way; nil: none
+	mu     sync.Mutex
+	yield  context.CancelCauseFunc // ends the poll under way; nil: none
+	wanted int                     // who waits for a slot: no poll lasts meanwhile
 }
 
 func newSlots(n int) *slots { return &slots{sem: make(chan struct{}, n)} }
@@ -53,6 +54,9 @@ func (s *slots) poll(ctx context.Context, f func(context.Context)) {
 	pctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.yield = cancel
+	if s.wanted > 0 {
+		cancel(errYield)
+	}
 	s.mu.Unlock()
 	f(pctx)
 	s.mu.Lock()
@@ -71,13 +75,23 @@ func (s *slots) demand(ctx context.Context) (ok bool) {
 	}
 	s.mu.Lock()
 	polling := s.yield != nil
-	if polling {
+	s.mu.Unlock()
+	return polling && s.retake(ctx) == nil
+}
+
+// retake waits for one slot, ahead of every poll.
+func (s *slots) retake(ctx context.Context) error {
+	s.want(1)
+	defer s.want(-1)
+	_, err := s.take(ctx, 1)
+	return err
+}
+
+func (s *slots) want(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted += n
+	if s.wanted > 0 && s.yield != nil {
 		s.yield(errYield)
 	}
-	s.mu.Unlock()
-	if !polling {
-		return false
-	}
-	n, _ := s.take(ctx, 1)
-	return n == 1
 }

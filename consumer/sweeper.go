@@ -64,10 +64,7 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 			c.putUnheard(unheard[min(i, len(unheard)):])
 			return max(foreign, past)
 		}
-		c.runs.Go(func() {
-			defer c.slots.give(1)
-			c.revive(ctx, paid, s, h)
-		})
+		c.runs.Go(func() { c.revive(ctx, paid, s, h) })
 	}
 	return foreign
 }

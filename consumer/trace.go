@@ -14,7 +14,8 @@ import (
 // Package consumer/prom turns a Trace into metrics.
 type Trace struct {
 	// Delivered: a delivery was dealt with. outcome is acked, nacked, dead_lettered,
-	// handed_off, or lost (the broker had taken it back).
+	// handed_off, lost (the broker had taken it back), or unroutable (there is no
+	// dead-letter queue for it, and it comes back).
 	Delivered func(job, outcome string)
 	// Claimed: the ledger answered a claim.
 	Claimed func(job string, v ledger.Verdict)

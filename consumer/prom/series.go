@@ -31,7 +31,7 @@ func (r registrar) histogram(name, help string, buckets []float64, labels ...str
 
 // The words that stand in labels.
 var (
-	outcomes   = []string{"acked", "nacked", "dead_lettered", "handed_off", "lost"}
+	outcomes   = []string{"acked", "nacked", "dead_lettered", "handed_off", "lost", "unroutable"}
 	causes     = []string{"redelivered", "duplicate_message", "ack_lost"}
 	results    = []string{"ok", "lost", "limit", "error"}
 	ops        = []string{"claim", "look", "send", "settle", "complete", "release", "renew"}

@@ -123,7 +123,7 @@ func (r *review) look(ctx context.Context, d broker.DeadLetter) (letterDocument,
 	if d.Receives > 0 {
 		l.Receives = new(d.Receives)
 	}
-	h, in, err := r.decode(d.Message)
+	h, in, err := r.decode(ctx, d.Message)
 	if h != nil {
 		l.Job = h.Name()
 	}
@@ -146,13 +146,13 @@ func (r *review) look(ctx context.Context, d broker.DeadLetter) (letterDocument,
 }
 
 // decode does what the consumer does; a panic of a JobKey is a fault of its message here.
-func (r *review) decode(m broker.Message) (h *job.Handler, in job.Input, err error) {
+func (r *review) decode(ctx context.Context, m broker.Message) (h *job.Handler, in job.Input, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &job.PanicError{Value: v}
 		}
 	}()
-	return r.messages.Decode(m)
+	return r.messages.Decode(ctx, m)
 }
 
 // The verdicts on a dead letter.

@@ -67,7 +67,7 @@ func (w *world) input(m broker.Message) job.Input {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, in, err := consumerConfig(cfg).Decode(m)
+	_, in, err := consumerConfig(cfg).Decode(w.t.Context(), m)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,144 @@
+package consumer_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/broker/memory"
+	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// spy is a source that remembers what it was asked.
+type spy struct {
+	broker.Source
+	mu      sync.Mutex
+	handed  []broker.Delivery
+	nacks   []time.Duration
+	extends []time.Duration
+	deaf    bool // the broker is out of reach for extensions
+}
+
+func (s *spy) on(c *consumer.Config) { s.Source, c.Source = c.Source, s }
+
+func (s *spy) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {
+	ds, err := s.Source.Receive(ctx, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handed = append(s.handed, ds...)
+	return ds, err
+}
+
+func (s *spy) Nack(ctx context.Context, d broker.Delivery, delay time.Duration) error {
+	s.mu.Lock()
+	s.nacks = append(s.nacks, delay)
+	s.mu.Unlock()
+	return s.Source.Nack(ctx, d, delay)
+}
+
+func (s *spy) Extend(ctx context.Context, d broker.Delivery, by time.Duration) (time.Time, error) {
+	s.mu.Lock()
+	s.extends = append(s.extends, by)
+	deaf := s.deaf
+	s.mu.Unlock()
+	if deaf {
+		return time.Time{}, broker.ErrUnavailable
+	}
+	return s.Source.Extend(ctx, d, by)
+}
+
+// given are the delays of the nacks so far.
+func (s *spy) given() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.nacks)
+}
+
+// first is the first delivery that was handed out.
+func (s *spy) first() broker.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handed[0]
+}
+
+// Visibility changes do not get through for a whole visibility timeout, so that the message is
+// handed out again while its job runs: the lease still holds.
+func TestExtensionsHeldUpCostNoCall(t *testing.T) {
+	bubble(t, sqs(0), func(r *rig) {
+		r.call.Routes[0].Timeout = 5 * time.Minute
+		r.prov.script = func(string, int) (time.Duration, error) { return 4 * time.Minute, nil }
+		var s spy
+		s.deaf = true
+		r.send("1")
+		a := r.start("a", s.on)
+		time.Sleep(time.Second)
+		b := r.start("b")
+		time.Sleep(2 * time.Minute)
+		s.mu.Lock()
+		s.deaf = false
+		s.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		r.end(a, b)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+		r.avoids(map[string]int{"redelivered": 1})
+	})
+}
+
+// With nothing configured the queue's own visibility is what a delivery is extended by.
+func TestTheQueuesVisibilityHolds(t *testing.T) {
+	bubble(t, memory.Options{Visibility: 2 * time.Minute}, func(r *rig) {
+		r.prov.script = func(string, int) (time.Duration, error) { return 90 * time.Second, nil }
+		var s spy
+		r.send("1")
+		a := r.start("a", s.on)
+		time.Sleep(time.Minute)
+		a.kill()
+		<-a.done
+		s.mu.Lock()
+		if len(s.extends) != 1 || s.extends[0] != 2*time.Minute {
+			t.Errorf("extended by %v after 40 s, want 2m", s.extends)
+		}
+		s.mu.Unlock()
+		time.Sleep(99 * time.Second)
+		r.queue(memory.Depth{Held: 1})
+		time.Sleep(2 * time.Second)
+		r.queue(memory.Depth{Ready: 1})
+	})
+}
+
+// Whatever ends a run, its lease or its own limit, no second one runs beside it.
+func TestRunsOfAJobNeverOverlap(t *testing.T) {
+	bubble(t, memory.Options{Visibility: 20 * time.Second}, func(r *rig) {
+		r.cfg.MaxRun = 10 * time.Minute
+		var mu sync.Mutex
+		now, most := 0, 0
+		r.before = func(ctx context.Context, _ *job.Run, _ ask) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			defer func() { mu.Lock(); now--; mu.Unlock() }()
+			if r.runs.Load() < 3 {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			time.Sleep(5 * time.Minute) // ten leases
+			return nil
+		}
+		r.send("1", "1")
+		a, b := r.start("a"), r.start("b")
+		time.Sleep(2 * time.Hour)
+		r.end(a, b)
+		if most != 1 {
+			t.Errorf("%d runs at once", most)
+		}
+		r.want("1", want{state: ledger.Done, runs: 3, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		r.queue(memory.Depth{})
+	})
+}
