@@ -54,12 +54,12 @@ func TestVersion(t *testing.T) {
 func TestRunReportsEverything(t *testing.T) {
 	w := newWorld(t)
 	w.env = []string{"PAIDONCE_CONSUMER_HOLD=5m"}
-	w.file("worker.yaml", "consumer:\n  drain: 25\n  settle_window: 1m\n  lease: 500ms\nbroker: {url: 'sqs:'}\nhttp: {listen: 8080}\n")
+	w.file("worker.yaml", "consumer:\n  drain: 25\n  settle_window: 1m\n  lease: 500ms\nbroker: {region: here}\nhttp: {listen: 8080}\n")
 	w.refused(exitUsage, "", []string{"run"},
 		`PO006 consumer.drain 25 (worker.yaml:2:10): "25" has no unit; write 25s if seconds were meant`,
 		"PO015 http.listen 8080 (worker.yaml:6:16)",
 		"PO009 ledger.url sqlite:paidonce.db (default)",
-		"PO010 broker.url sqs: (worker.yaml:5:15)",
+		"PO037 broker.region here (worker.yaml:5:18)",
 		"PO023 lease 500ms is too short",
 		"(consumer.lease worker.yaml:4:10)",
 		"PO031 job ticket.summary: settle_window 1m0s",

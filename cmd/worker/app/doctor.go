@@ -31,7 +31,7 @@ type doctorDocument struct {
 
 // Run reaches every part, creates and changes nothing, and says what is not as it should be.
 func (d doctorCommand) Run(c *call) error {
-	cfg, err := c.load((*config.Config).LedgerFault, (*config.Config).BrokerFault, windows)
+	cfg, err := c.load((*config.Config).LedgerFault, windows)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func faultFinding(err error, part, fix string) doctor.Finding {
 
 func windowFacts(cfg *config.Config) doctor.Windows {
 	k := cfg.Consumer
-	w := doctor.Windows{Lease: k.Lease.Std(), Drain: k.Drain.Std(), KeyRetention: cfg.Retention.Key.Std()}
+	w := doctor.Windows{Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(), KeyRetention: cfg.Retention.Key.Std()}
 	for _, j := range cfg.Jobs {
 		w.LongestRun = max(w.LongestRun, cmp.Or(j.MaxRun, k.MaxRun).Std())
 		w.MaxRuns = max(w.MaxRuns, cmp.Or(j.MaxRuns, k.MaxRuns))
@@ -158,6 +158,10 @@ func aboutBroker(cfg *config.Config, b doctor.Broker) string {
 		if d.DeadLetter.Exists {
 			text += fmt.Sprintf(", %d dead letters in %s", d.DeadLetter.Messages, d.DeadLetter.Name)
 		}
+	}
+	if d := b.SQS; d != nil && b.Err == nil {
+		text += fmt.Sprintf(", %s queue %s, visibility %s, set aside after %d receives to %s", map[bool]string{true: "FIFO", false: "standard"}[d.FIFO],
+			d.URL, d.Visibility, d.MaxReceives, cmp.Or(d.Dead.URL, "nowhere"))
 	}
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	brokermemory "github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/broker/rabbitmq"
+	"github.com/paidonce/paidonce/broker/sqs"
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/consumer"
@@ -109,7 +110,7 @@ func (c *call) sharedBroker(cfg *config.Config) error {
 		return config.Fault{Code: "PO504", Path: "broker.url", Value: "memory:", Source: cfg.Source("broker.url"),
 			Text: "it lives inside the process of one `worker run`, and what this command sends would reach nobody; set broker.url to the broker that the workers use"}
 	}
-	return cfg.BrokerFault()
+	return nil
 }
 
 // queue is an open broker.
@@ -132,6 +133,9 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
+	if cfg.Broker.URL.Scheme() == "sqs" {
+		return openSQS(ctx, cfg, log)
+	}
 	b, err := rabbitmq.Open(ctx, rabbitmq.Config{
 		URL: cfg.Broker.URL.Reveal(), Queue: cfg.Broker.Queue, DeadLetter: cfg.Broker.DeadLetter, Declare: cfg.Broker.Declare,
 		Prefetch: min(cfg.Consumer.Workers, 65535), Logger: log,
@@ -139,10 +143,25 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: connected(b), close: b.Close, describe: func(ctx context.Context) doctor.Broker {
+	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close, describe: func(ctx context.Context) doctor.Broker {
 		d, err := b.Describe(ctx)
 		return doctor.Broker{RabbitMQ: &d, Err: err}
 	}}, nil
+}
+
+func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue, error) {
+	b, err := sqs.Open(ctx, sqs.Config{
+		Queue: cfg.Broker.Queue, DeadLetter: cfg.Broker.DeadLetter, Endpoint: cfg.Broker.Endpoint.Reveal(), Region: cfg.Broker.Region,
+		Declare: cfg.Broker.Declare, Visibility: cfg.Consumer.Visibility.Std(), Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening broker.queue %s (%s) at SQS: %w", cfg.Broker.Queue, cfg.Source("broker.queue"), err)
+	}
+	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
+		describe: func(ctx context.Context) doctor.Broker {
+			d, err := b.Describe(ctx)
+			return doctor.Broker{SQS: &d, Err: err}
+		}}, nil
 }
 
 // consumerConfig turns the configuration into the consumer's, without the parts that
@@ -205,14 +224,12 @@ func containsWord(text, name string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inside(r) }), name)
 }
 
-// connected says why the broker is not connected just now.
-func connected(b *rabbitmq.Broker) func() error {
-	return func() error {
-		if s := b.State(); !s.Connected {
-			return fmt.Errorf("not connected: %s", cmp.Or(s.LastError, "connecting"))
-		}
+// connected says why a broker is not connected just now.
+func connected(ok bool, last string) error {
+	if ok {
 		return nil
 	}
+	return fmt.Errorf("not connected: %s", cmp.Or(last, "connecting"))
 }
 
 func jobNames() []string { return slices.Sorted(maps.Keys(bundledRoutes())) }

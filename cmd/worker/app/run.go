@@ -24,7 +24,7 @@ import (
 // Run receives and runs jobs until a signal or the end of the context, drains, and
 // returns nil.
 func (runCommand) Run(c *call) error {
-	cfg, err := c.load((*config.Config).LedgerFault, (*config.Config).BrokerFault, windows, c.accounts)
+	cfg, err := c.load((*config.Config).LedgerFault, windows, c.accounts)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func models(cfg *config.Config) (ms []prom.Model) {
 }
 
 // closeTimeout bounds the end of each part.
-const closeTimeout = 20 * time.Second
+const closeTimeout = 25 * time.Second // an open poll of SQS lasts 20 s
 
 // close closes what was opened, last things first.
 func (w *worker) close() error {

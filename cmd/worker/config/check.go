@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // check finds what single values cannot show: addresses, routes, and settings
@@ -25,6 +26,7 @@ func (l *loader) check() {
 	if c.Broker.DeadLetter != "" && c.Broker.DeadLetter == c.Broker.Queue {
 		l.at("PO033", "broker.dead_letter", "it is the queue itself (broker.queue, "+l.config.Source("broker.queue").String()+"): what is set aside would come right back; name another")
 	}
+	l.checkSQS()
 	if c.Retention.Key < c.Retention.Result {
 		l.at("PO032", "retention.key", fmt.Sprintf("it is shorter than retention.result %s (%s): a key must outlive its result, or a late duplicate is paid again; raise it", c.Retention.Result, c.Source("retention.result")))
 	}
@@ -39,6 +41,26 @@ func (l *loader) check() {
 		}
 	}
 	l.unused()
+}
+
+// minVisibility is three times what one extension may take at SQS: a second until the
+// keeper looks, five for the request.
+const minVisibility = 18 * time.Second
+
+// checkSQS refuses what is of SQS alone with another broker, and what SQS cannot do.
+func (l *loader) checkSQS() {
+	c := l.config
+	if c.Broker.URL.Scheme() == "sqs" {
+		if v := c.Consumer.Visibility.Std(); v != 0 && v < minVisibility {
+			l.at("PO038", "consumer.visibility", fmt.Sprintf("it is too short: two extensions could not go wrong; set at least %s, or 0s for the queue's own", minVisibility))
+		}
+		return
+	}
+	for path, set := range map[string]bool{"broker.endpoint": c.Broker.Endpoint.Reveal() != "", "broker.region": c.Broker.Region != ""} {
+		if set {
+			l.at("PO037", path, "it is for SQS, and broker.url ("+c.Source("broker.url").String()+") names another broker; take it out, or set broker.url to sqs:")
+		}
+	}
 }
 
 // positive refuses zeros in the consumer's section: package consumer would take them for
@@ -139,8 +161,6 @@ var later = []struct{ path, text string }{
 	{".budget_usd", "this version knows no prices, so nothing is held back"},
 	{"retention.", "this version purges nothing"},
 	{"steps.", "this version sends no mail and no Slack messages"},
-	{"broker.endpoint", "it is for SQS, which comes with a later version"},
-	{"broker.region", "it is for SQS, which comes with a later version"},
 }
 
 func (l *loader) unused() {
@@ -161,13 +181,4 @@ func (c *Config) LedgerFault() error {
 	}
 	return Fault{Code: "PO009", Path: "ledger.url", Value: c.Ledger.URL.String(), Source: c.Source("ledger.url"),
 		Text: "the embedded ledger comes with a later version. Set ledger.url (PAIDONCE_LEDGER_URL, --ledger) to postgres://user:password@host/database, or to memory: to try things out (it forgets everything when the process ends)"}
-}
-
-// BrokerFault says why no broker can be opened with this configuration, or nil.
-func (c *Config) BrokerFault() error {
-	if c.Broker.URL.Scheme() != "sqs" {
-		return nil
-	}
-	return Fault{Code: "PO010", Path: "broker.url", Value: c.Broker.URL.String(), Source: c.Source("broker.url"),
-		Text: "SQS comes with a later version. Set broker.url (PAIDONCE_BROKER_URL, --broker) to amqp://user:password@host, or to memory: to try things out"}
 }

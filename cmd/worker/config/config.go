@@ -39,7 +39,7 @@ type Ledger struct {
 type Broker struct {
 	URL        URL    `conf:"url" default:"memory:" schemes:"amqp,amqps,sqs,memory"`
 	Queue      string `conf:"queue" default:"jobs"`
-	DeadLetter string `conf:"dead_letter"` // "": the queue's name and .dead
+	DeadLetter string `conf:"dead_letter"` // "": the queue's name and .dead; at SQS where its redrive policy sends
 	Endpoint   URL    `conf:"endpoint" schemes:"http,https"`
 	Region     string `conf:"region"`
 	Declare    bool   `conf:"declare" default:"true"`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/broker/rabbitmq"
+	"github.com/paidonce/paidonce/broker/sqs"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -47,6 +48,7 @@ type Facts struct {
 // Windows are the settings that have to fit each other.
 type Windows struct {
 	Lease        time.Duration
+	Visibility   time.Duration // 0: the queue's own
 	Drain        time.Duration
 	LongestRun   time.Duration // max_run, of the job that has the longest
 	LongestRoute time.Duration
@@ -68,6 +70,7 @@ type Broker struct {
 	Declare  bool  // the worker creates what is missing
 	Err      error // it cannot be reached, or does not answer
 	RabbitMQ *rabbitmq.Description
+	SQS      *sqs.Description
 }
 
 // Findings are all that there is to say, in the order of the parts.

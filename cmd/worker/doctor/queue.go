@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/rabbitmq"
 )
 
@@ -15,11 +17,17 @@ func Queue(b Broker, w Windows) []Finding {
 	if b.Memory {
 		j.say("PO018", Warning, "use it to try things out; set broker.url to amqp://… or sqs:", "memory: lives inside one process; no other program can send to it")
 	}
-	if b.Err != nil {
+	switch {
+	case errors.Is(b.Err, broker.ErrUnroutable) && b.Declare:
+		j.say("PO537", Info, "nothing to do; or create it beforehand", "the queue is not there yet; the first worker creates it")
+	case errors.Is(b.Err, broker.ErrUnroutable):
+		j.say("PO537", Error, "create it, check its name and region, or set broker.declare: true", "%v", b.Err)
+	case b.Err != nil:
 		j.say("PO536", Error, "check broker.url, its credentials, and the network", "it cannot be reached: %v", b.Err)
-	}
-	if b.RabbitMQ != nil && b.Err == nil {
+	case b.RabbitMQ != nil:
 		j.rabbitmq(b.RabbitMQ)
+	case b.SQS != nil:
+		j.sqs(b.SQS)
 	}
 	return j.found
 }
