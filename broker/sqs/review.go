@@ -82,10 +82,15 @@ func (r *review) run(ctx context.Context, n int) error {
 		if err != nil || len(ms) == 0 {
 			return err
 		}
-		for _, m := range ms {
-			if err := r.one(ctx, q, m, asked); err != nil {
-				return err
+		for i, m := range ms {
+			err := r.one(ctx, q, m, asked)
+			if err == nil {
+				continue
 			}
+			for _, left := range ms[i:] {
+				r.stays(left, asked)
+			}
+			return err
 		}
 	}
 	return nil
@@ -111,6 +116,9 @@ func (r *review) take(ctx context.Context, n int) ([]types.Message, error) {
 
 // one decides about one dead letter.
 func (r *review) one(ctx context.Context, main *queue, m types.Message, asked time.Time) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	id := deref(m.MessageId)
 	fate, again := r.seen[id]
 	if !again {
@@ -122,15 +130,19 @@ func (r *review) one(ctx context.Context, main *queue, m types.Message, asked ti
 	}
 	switch {
 	case fate == broker.Keep:
-		r.kept = append(r.kept, looked{deref(m.ReceiptHandle), asked.Add(reviewHold)})
+		r.stays(m, asked)
 		return nil
 	case fate == broker.Redrive && !again:
 		if err := r.redrive(ctx, main, m); err != nil {
-			r.kept = append(r.kept, looked{deref(m.ReceiptHandle), asked.Add(reviewHold)})
 			return err
 		}
 	}
 	return r.remove(ctx, deref(m.ReceiptHandle))
+}
+
+// stays notes that m is to be shown again at the end.
+func (r *review) stays(m types.Message, asked time.Time) {
+	r.kept = append(r.kept, looked{deref(m.ReceiptHandle), asked.Add(reviewHold)})
 }
 
 func (r *review) redrive(ctx context.Context, main *queue, m types.Message) error {
