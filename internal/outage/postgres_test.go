@@ -84,7 +84,7 @@ func TestLostReplies(t *testing.T) {
 // connection, a transaction or a lock.
 func TestPoolOfTwo(t *testing.T) {
 	r := newRig(t, modelserver.Options{})
-	r.cfg.Workers, r.conf.Prefetch, r.cfg.Lease, r.cfg.Tick = 50, 50, time.Minute, 15*time.Second
+	r.cfg.Workers, r.rabbit.conf.Prefetch, r.cfg.Lease, r.cfg.Tick = 50, 50, time.Minute, 15*time.Second
 	r.models.ScriptAny(modelserver.Fault{Hold: true, Times: -1})
 	docs := names(50)
 	n := r.start("w1", r.ledger(r.direct+"&application_name=worker_of_two", postgres.Options{MaxConns: 2}))

@@ -64,7 +64,7 @@ func (r *rig) launch(env ...string) *process {
 	p := &process{T: r.T, cmd: exec.Command(bin, "run"), log: &output{}}
 	p.cmd.Dir = r.TempDir()
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"),
-		"PAIDONCE_LEDGER_URL=" + r.direct, "PAIDONCE_BROKER_URL=" + r.conf.URL, "PAIDONCE_BROKER_QUEUE=" + r.conf.Queue,
+		"PAIDONCE_LEDGER_URL=" + r.direct, "PAIDONCE_BROKER_URL=" + r.rabbit.conf.URL, "PAIDONCE_BROKER_QUEUE=" + r.rabbit.conf.Queue,
 		"PAIDONCE_PROVIDERS_OPENAI_BASE_URL=" + r.models.URL() + "/v1/", "PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-of-tests",
 		"PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL=" + r.models.URL(), "PAIDONCE_PROVIDERS_ANTHROPIC_API_KEY=sk-ant-of-tests",
 		"PAIDONCE_HTTP_LISTEN=127.0.0.1:0"}, env...)

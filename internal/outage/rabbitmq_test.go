@@ -8,6 +8,7 @@ import (
 
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/brokertest"
+	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/rabbittest"
 	"github.com/paidonce/paidonce/ledger"
@@ -30,7 +31,7 @@ func TestRabbitMQKilled(t *testing.T) {
 	}
 	r.awaitDone(len(docs))
 	r.awaitEmpty()
-	if s := n.broker.State(); s.Generation < 2 || s.TakenBack == 0 {
+	if s := n.broker.(*rabbitmq.Broker).State(); s.Generation < 2 || s.TakenBack == 0 {
 		t.Errorf("the adapter noticed nothing: %+v", s)
 	}
 	n.drain()
@@ -45,7 +46,7 @@ func TestConnectionsClosed(t *testing.T) {
 	r.publish(docs...)
 	for i := range 5 {
 		r.awaitBilled(20 * (i + 1))
-		r.rabbit.CloseConnections(t, r.conf.URL)
+		r.rabbit.CloseConnections(t, r.rabbit.conf.URL)
 	}
 	r.awaitDone(len(docs))
 	r.awaitEmpty()
@@ -73,7 +74,7 @@ func TestLostAcks(t *testing.T) {
 	r.publish(docs[:5]...)
 	r.awaitDone(5)
 	r.eventually("five acks are lost", func() bool { return r.noted(r.settled, "acked") == 5 })
-	r.rabbit.CloseChannels(t, r.conf.URL, r.conf.Queue)
+	r.rabbit.CloseChannels(t, r.rabbit.conf.URL, r.rabbit.conf.Queue)
 	r.eventually("the same worker answers them", func() bool { return r.noted(r.avoided, "ack_lost") == 5 })
 	r.publish(docs[5:]...)
 	r.awaitDone(10)
@@ -97,7 +98,7 @@ func TestLostAcks(t *testing.T) {
 func TestAckTimeout(t *testing.T) {
 	r := newRig(t, modelserver.Options{})
 	r.rabbit.AckTimeout(t, 4*time.Second)
-	r.conf.AckTimeout = 4 * time.Second
+	r.rabbit.conf.AckTimeout = 4 * time.Second
 	r.cfg.Lease = 3 * time.Second
 	for _, d := range []string{"small", "large"} {
 		r.models.Script(key(d).Text, modelserver.Fault{After: 11 * time.Second})
@@ -111,7 +112,7 @@ func TestAckTimeout(t *testing.T) {
 	})
 	r.awaitDone(2)
 	r.awaitEmpty()
-	if s := n.broker.State(); s.Generation != 1 || s.TakenBack != 0 || s.Overdue != 0 || s.Copies == 0 {
+	if s := n.broker.(*rabbitmq.Broker).State(); s.Generation != 1 || s.TakenBack != 0 || s.Overdue != 0 || s.Copies == 0 {
 		t.Errorf("the adapter: %+v; want one session, nothing taken back, copies parked", s)
 	}
 	n.drain()

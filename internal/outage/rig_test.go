@@ -16,12 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/paidonce/paidonce/broker"
-	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/internal/faultproxy"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
-	"github.com/paidonce/paidonce/internal/rabbittest"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
@@ -55,15 +53,23 @@ func names(n int) []string {
 // patience bounds each wait, on a machine that does much else.
 const patience = 90 * time.Second
 
-// rig is a database, a virtual host, a model server, and what workers did to them.
+// end is an adapter's connection to the queue.
+type end interface {
+	broker.Source
+	broker.Publisher
+	broker.DeadLetters
+	Close(context.Context) error
+}
+
+// rig is a database, a queue, a model server, and what workers did to them.
 type rig struct {
 	*testing.T
 	direct string // the database, with nothing in between
 	look   *postgres.Ledger
 	db     *pgxpool.Pool
-	rabbit *rabbittest.Server
-	conf   rabbitmq.Config
-	pub    *rabbitmq.Broker
+	queue  queue
+	rabbit *rabbitQueue // nil on SQS
+	pub    end
 	models *modelserver.Server
 	cfg    consumer.Config
 	wrap   func(broker.Source) broker.Source // nil: the source as it is
@@ -73,15 +79,30 @@ type rig struct {
 	settled map[string]int // deliveries by outcome
 }
 
-// newRig takes a database of the process's server.
+// queue is one queue of a broker with what belongs to it.
+type queue interface {
+	open(r *rig) (end, error)
+	depth(t *testing.T) (ready, held, dead int)
+}
+
+// newRig takes a database of the process's server, and a queue of RabbitMQ.
 func newRig(t *testing.T, o modelserver.Options) *rig {
 	t.Helper()
 	return rigAt(t, pgtest.URL(t), o)
 }
 
+// rigAt takes a database, and a queue of RabbitMQ.
 func rigAt(t *testing.T, direct string, o modelserver.Options) *rig {
 	t.Helper()
-	r := &rig{T: t, direct: direct, rabbit: rabbittest.Start(t), avoided: map[string]int{}, settled: map[string]int{}}
+	q := newRabbitQueue(t)
+	r := rigOn(t, direct, q, o)
+	r.rabbit = q
+	return r
+}
+
+func rigOn(t *testing.T, direct string, q queue, o modelserver.Options) *rig {
+	t.Helper()
+	r := &rig{T: t, direct: direct, queue: q, avoided: map[string]int{}, settled: map[string]int{}}
 	o.KeyOf = func(q modelserver.Request) string { return q.MetadataKey() }
 	o.Generate = func(q modelserver.Request) string { return "answer to " + q.MetadataKey() }
 	var err error
@@ -102,8 +123,6 @@ func rigAt(t *testing.T, direct string, o modelserver.Options) *rig {
 	t.Cleanup(r.db.Close)
 	r.exec("create table mark (key text not null)") // the user's own rows
 	r.look = r.ledger(direct, postgres.Options{})
-	r.conf = rabbitmq.Config{URL: r.rabbit.VHost(t), Queue: rabbittest.Queue(t), Declare: true, Prefetch: 32,
-		Retry: []time.Duration{200 * time.Millisecond, time.Second, 5 * time.Second}, Logger: r.log("rabbitmq")}
 	r.pub = r.open()
 	r.cfg = consumer.Config{Workers: 32, Lease: 20 * time.Second, Drain: 20 * time.Second,
 		Retry: consumer.Backoff{First: 200 * time.Millisecond, Ceil: time.Second}, Tick: 500 * time.Millisecond}
@@ -124,9 +143,9 @@ func (r *rig) ledger(url string, o postgres.Options) *postgres.Ledger {
 	return l
 }
 
-func (r *rig) open() *rabbitmq.Broker {
+func (r *rig) open() end {
 	r.Helper()
-	b, err := rabbitmq.Open(r.Context(), r.conf)
+	b, err := r.queue.open(r)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -168,7 +187,7 @@ func (r *rig) count(sql string, args ...any) (n int) {
 // node is one worker: a consumer with a connection of its own to the broker.
 type node struct {
 	r      *rig
-	broker *rabbitmq.Broker
+	broker end
 	stop   context.CancelFunc
 	done   chan error
 }

@@ -2,7 +2,6 @@ package outage_test
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -62,12 +61,11 @@ func (r *rig) wantRow(d string, sends int) {
 	}
 }
 
-// wantQueues compares what lies in the queue and its rungs together, and what was set
+// wantQueues compares what lies in the queue, later deliveries included, and what was set
 // aside. Nobody may hold anything.
 func (r *rig) wantQueues(ready, dead int) {
 	r.Helper()
-	n, held := r.depth()
-	set, _ := r.rabbit.Depth(r, r.conf.URL, r.conf.Queue+".dead")
+	n, held, set := r.queue.depth(r.T)
 	if n != ready || held != 0 || set != dead {
 		r.Errorf("messages: %d waiting, %d held, %d dead; want %d, 0, %d", n, held, set, ready, dead)
 	}
@@ -76,28 +74,5 @@ func (r *rig) wantQueues(ready, dead int) {
 // awaitEmpty waits until redelivered messages were answered.
 func (r *rig) awaitEmpty() {
 	r.Helper()
-	r.eventually("the queue is empty", func() bool { n, held := r.depth(); return n+held == 0 })
-}
-
-// depth counts the messages of the queue and its rungs. The rungs are read twice: a
-// message that moves from one to the queue or back is not missed.
-func (r *rig) depth() (ready, held int) {
-	r.Helper()
-	waiting := r.waiting()
-	ready, held = r.rabbit.Depth(r, r.conf.URL, r.conf.Queue)
-	return ready + max(waiting, r.waiting()), held
-}
-
-// waiting counts the messages in the rungs.
-func (r *rig) waiting() (n int) {
-	r.Helper()
-	for _, d := range r.conf.Retry {
-		ready, held := r.rabbit.Depth(r, r.conf.URL, rung(r.conf.Queue, d))
-		n += ready + held
-	}
-	return n
-}
-
-func rung(queue string, d time.Duration) string {
-	return fmt.Sprintf("%s.retry.%d", queue, d.Milliseconds())
+	r.eventually("the queue is empty", func() bool { n, held, _ := r.queue.depth(r.T); return n+held == 0 })
 }
