@@ -77,7 +77,7 @@ type Config struct {
 	// Default: a third of Lease, at most 15 s.
 	Tick time.Duration
 
-	// Wire is the base of guarded transports: proxies, TLS, dialers. nil: Go's defaults.
+	// Wire is the base of guarded requests, as job.RunConfig has it. nil: Go's defaults.
 	Wire *http.Transport
 	// Trace is told what happens. Its zero value hears nothing.
 	Trace Trace

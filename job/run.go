@@ -50,8 +50,9 @@ type RunConfig struct {
 	// DrainLeft says how much drain time is left, and whether the worker drains at
 	// all. nil: it never does.
 	DrainLeft func() (time.Duration, bool)
-	// Wire is the base of guarded transports, cloned for every attempt: proxies, TLS
-	// settings, a dialer. nil: Go's defaults.
+	// Wire is the base of guarded requests: of it proxies, dialers, TLS settings,
+	// DisableCompression and MaxResponseHeaderBytes count. Times are limited by the
+	// route's timeout. nil: Go's defaults.
 	Wire *http.Transport
 	// Log is the run's own logger. nil: discarded.
 	Log *slog.Logger
