@@ -1,6 +1,6 @@
 // Package e2e proves what the README promises on the real binary: processes that are
-// killed, frozen and told to leave, a Postgres ledger, a RabbitMQ queue, and a model
-// server that keeps the bill. It holds tests only.
+// killed, frozen and told to leave, a Postgres ledger, a queue of RabbitMQ or SQS, and a
+// model server that keeps the bill. It holds tests only.
 //
 // A proof makes a World, starts processes in it, harms them, waits, and asks the
 // oracle (World.Check), which compares the bill, the ledger and the queues.

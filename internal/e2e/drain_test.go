@@ -12,10 +12,20 @@ import (
 
 const drainOver = "drain time is over"
 
+// The same on SQS, side by side: most of the time their workers wait for the end of a poll.
+func TestDrainOnSQS(t *testing.T) {
+	for name, proof := range map[string]func(*testing.T, Broker){"finishes": drainFinishesCalls, "records": drainRecordsCalls, "flushes": leavingFlushesAcks} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proof(t, SQS)
+		})
+	}
+}
+
 // underWay is a worker with three calls on the wire.
-func underWay(t *testing.T, drain time.Duration) (*World, *Proc, []Doc) {
+func underWay(t *testing.T, b Broker, drain time.Duration) (*World, *Proc, []Doc) {
 	t.Helper()
-	w := NewWorld(t, Options{Drain: drain, Routes: map[string]string{summarize.Name: "anthropic 60s"},
+	w := NewWorld(t, Options{Broker: b, Drain: drain, Routes: map[string]string{summarize.Name: "anthropic 60s"},
 		SettleWindow: time.Minute, Hold: time.Minute})
 	docs := []Doc{Ticket("1"), Ticket("2"), Ticket("3")}
 	for _, d := range docs {
@@ -32,8 +42,10 @@ func underWay(t *testing.T, drain time.Duration) (*World, *Proc, []Doc) {
 }
 
 // Calls that end within the drain time are finished.
-func TestDrainFinishesCalls(t *testing.T) {
-	w, p, docs := underWay(t, time.Minute)
+func TestDrainFinishesCalls(t *testing.T) { drainFinishesCalls(t, RabbitMQ) }
+
+func drainFinishesCalls(t *testing.T, b Broker) {
+	w, p, docs := underWay(t, b, time.Minute)
 	for _, d := range docs {
 		w.Models.Release(d.Key)
 	}
@@ -49,8 +61,10 @@ func TestDrainFinishesCalls(t *testing.T) {
 
 // Longer ones are on record as unknown when the process ends, and nobody sends them
 // again.
-func TestDrainRecordsCalls(t *testing.T) {
-	w, p, docs := underWay(t, 2*time.Second)
+func TestDrainRecordsCalls(t *testing.T) { drainRecordsCalls(t, RabbitMQ) }
+
+func drainRecordsCalls(t *testing.T, b Broker) {
+	w, p, docs := underWay(t, b, 2*time.Second)
 	p.Left()
 	if !strings.Contains(p.log.String(), drainOver) {
 		t.Error("the drain was over before the calls ended, and the worker does not say so")
@@ -67,7 +81,7 @@ func TestDrainRecordsCalls(t *testing.T) {
 	next := w.Start("next")
 	w.UntilQuiet()
 	next.Says(`"decision":"hold"`)
-	next.Leave()
+	w.Stop(next)
 	w.Check(e)
 	if n := w.Models.Requests(); n != len(docs) {
 		t.Errorf("%d requests for %d calls", n, len(docs))
@@ -75,9 +89,11 @@ func TestDrainRecordsCalls(t *testing.T) {
 }
 
 // Acknowledgements on their way are not lost by leaving at once.
-func TestLeavingFlushesAcks(t *testing.T) {
-	const keys = 200
-	w := NewWorld(t, Options{Workers: 64, Drain: time.Minute})
+func TestLeavingFlushesAcks(t *testing.T) { leavingFlushesAcks(t, RabbitMQ) }
+
+func leavingFlushesAcks(t *testing.T, b Broker) {
+	keys := b.Fit(200, 1)
+	w := NewWorld(t, Options{Broker: b, Workers: 64, Drain: time.Minute})
 	w.Submit(1, Docs(keys)...)
 	p := w.Start("only")
 	w.Eventually(func() (bool, string) { return len(w.Models.Bill()) == keys, "all calls on the bill" })

@@ -3,26 +3,57 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/paidonce/paidonce/handlers/summarize"
+	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/ledger"
 )
 
 // Three processes, three messages for each key: one line on the bill for each, and
 // every other delivery is answered from the ledger.
 func TestDuplicatesArePaidOnce(t *testing.T) {
-	const keys, times = 300, 3
-	w := NewWorld(t, Options{})
-	w.Submit(times, Docs(keys)...)
-	for i := range 3 {
-		w.Start(fmt.Sprint(i))
-	}
+	OnEach(t, func(t *testing.T, b Broker) {
+		const times = 3
+		keys := b.Fit(300, times)
+		w := NewWorld(t, Options{Broker: b})
+		w.Submit(times, Docs(keys)...)
+		for i := range 3 {
+			w.Start(fmt.Sprint(i))
+		}
+		w.UntilState(ledger.Done)
+		w.UntilQuiet()
+		if n := w.Sum("paidonce_calls_avoided_total"); n != float64(keys*(times-1)) {
+			t.Errorf("%v calls avoided, want %d", n, keys*(times-1))
+		}
+		w.Stop(w.procs...)
+		w.Check(Expect{})
+	})
+}
+
+// A call lasts three times as long as SQS hides its message. The worker keeps extending
+// it, so that it is handed out once, though two more would be allowed.
+func TestCallOutlastsVisibility(t *testing.T) {
+	const visibility = 5 * time.Second
+	w := NewWorld(t, Options{Broker: SQS, Visibility: visibility, MaxReceives: 3,
+		Models: modelserver.Options{Latency: 3 * visibility}, Routes: map[string]string{summarize.Name: "openai 60s"}, SettleWindow: 2 * time.Minute, Hold: 2 * time.Minute})
+	docs := []Doc{Ticket("1"), Ticket("2"), Ticket("3")}
+	w.Submit(1, docs...)
+	p := w.Start("slow")
+	idle := w.Start("idle") // would get what comes back
 	w.UntilState(ledger.Done)
 	w.UntilQuiet()
-	if n := w.Sum("paidonce_calls_avoided_total"); n != keys*(times-1) {
-		t.Errorf("%v calls avoided, want %d", n, keys*(times-1))
+	for _, d := range docs {
+		if j := w.Job(d.Key); j.Receives != 1 || j.Runs != 1 {
+			t.Errorf("%s was received %d times and ran %d times\n%s", d.Key, j.Receives, j.Runs, story(j))
+		}
 	}
-	for _, p := range w.procs {
-		p.Leave()
+	if n := w.Sum("paidonce_deliveries_total"); n != float64(len(docs)) {
+		t.Errorf("%v deliveries of %d messages", n, len(docs))
 	}
+	if n := w.Sum("paidonce_visibility_extensions_total", `result="ok"`); n < float64(3*len(docs)) {
+		t.Errorf("%v extensions of %d deliveries, each held for three visibility timeouts", n, len(docs))
+	}
+	w.Stop(p, idle)
 	w.Check(Expect{})
 }

@@ -12,24 +12,8 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 )
 
-// rungs are the delays of the queues that hold what was given back, in milliseconds.
-var rungs = []int{1000, 5000, 15_000, 30_000, 60_000, 300_000, 900_000, 3_600_000}
-
-// Depth is what lies in the queues.
-type Depth struct{ Ready, Unacked, Delayed, Dead int }
-
-// Depth counts the messages of the queue, of its retry queues, and the dead letters.
-func (w *World) Depth() (d Depth) {
-	w.t.Helper()
-	d.Ready, d.Unacked = w.Broker.Depth(w.t, w.AMQP, w.Queue)
-	for _, ms := range rungs {
-		ready, unacked := w.Broker.Depth(w.t, w.AMQP, fmt.Sprintf("%s.retry.%d", w.Queue, ms))
-		d.Delayed += ready + unacked
-	}
-	ready, unacked := w.Broker.Depth(w.t, w.AMQP, w.Queue+".dead")
-	d.Dead = ready + unacked
-	return d
-}
+// Depth counts the messages of the queue and what belongs to it.
+func (w *World) Depth() Depth { w.t.Helper(); return w.Queue.Depth() }
 
 // UntilQuiet waits until no message is left but dead letters.
 func (w *World) UntilQuiet() {

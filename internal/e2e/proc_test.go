@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,10 +109,29 @@ func (p *Proc) Thaw() { p.w.t.Helper(); p.Signal(syscall.SIGCONT) }
 func (p *Proc) Term() { p.w.t.Helper(); p.Signal(syscall.SIGTERM) }
 
 // Leave is Term, and waits for exit 0.
-func (p *Proc) Leave() {
-	p.w.t.Helper()
-	p.Term()
-	p.Left()
+func (p *Proc) Leave() { p.w.t.Helper(); p.w.Leave(p) }
+
+// Stop ends processes where leaving is not the point: they leave if that is quick.
+func (w *World) Stop(procs ...*Proc) {
+	w.t.Helper()
+	if !w.broker.SlowToLeave {
+		w.Leave(procs...)
+		return
+	}
+	for _, p := range procs {
+		p.Kill()
+	}
+}
+
+// Leave asks all of them to leave at once, and waits for exit 0.
+func (w *World) Leave(procs ...*Proc) {
+	w.t.Helper()
+	for _, p := range procs {
+		p.Term()
+	}
+	for _, p := range procs {
+		p.Left()
+	}
 }
 
 // Left waits for the process to end and wants exit 0.
@@ -170,26 +190,26 @@ func (p *Proc) Metrics() map[string]float64 {
 // job="ticket.summary", must all be in the series.
 func (w *World) Sum(metric string, labels ...string) (sum float64) {
 	w.t.Helper()
-	found := false
 	for _, p := range w.procs {
-		if !p.Alive() {
-			continue
+		if p.Alive() {
+			sum += p.Sum(metric, labels...)
 		}
-	series:
-		for name, v := range p.Metrics() {
-			if base, _, _ := strings.Cut(name, "{"); base != metric {
-				continue
-			}
-			for _, l := range labels {
-				if !strings.Contains(name, l) {
-					continue series
-				}
-			}
+	}
+	return sum
+}
+
+// Sum adds up every series of a metric of this process.
+func (p *Proc) Sum(metric string, labels ...string) (sum float64) {
+	p.w.t.Helper()
+	found := false
+	for name, v := range p.Metrics() {
+		base, _, _ := strings.Cut(name, "{")
+		if base == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(name, l) }) {
 			found, sum = true, sum+v
 		}
 	}
 	if !found {
-		w.t.Fatalf("no living process has a series %s %v", metric, labels)
+		p.w.t.Fatalf("worker %s has no series %s %v", p.name, metric, labels)
 	}
 	return sum
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
-	"github.com/paidonce/paidonce/internal/rabbittest"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
 // Options shape a World. Zero fields have the defaults that their comments name.
 type Options struct {
+	Broker Broker // default RabbitMQ
 	Models modelserver.Options
 	// Routes are those of a job, one to a line: provider and timeout ("openai 5s").
 	// Default: that one.
@@ -33,18 +33,21 @@ type Options struct {
 	// Lease, Drain, SettleWindow, Hold: default 2s, 5s, 6s, 6s.
 	Lease, Drain, SettleWindow, Hold time.Duration
 	Workers                          int // handlers at once in each process; default 16
+	// Visibility is how long SQS hides a delivery, default 20s, and MaxReceives how often
+	// it hands one out, default 1000.
+	Visibility  time.Duration
+	MaxReceives int
 }
 
-// World is a fresh database with the ledger's schema, a fresh virtual host with one
-// queue, a model server, and the processes of one test.
+// World is a fresh database with the ledger's schema, a fresh queue, a model server, and
+// the processes of one test.
 type World struct {
 	t      *testing.T
+	broker Broker
 	dir    string
 	env    []string
 	URL    string // of the database
-	AMQP   string
-	Queue  string
-	Broker *rabbittest.Server
+	Queue  Queue
 	Models *modelserver.Server
 	Ledger *postgres.Ledger
 	docs   map[string]Doc // submitted, by key
@@ -85,8 +88,10 @@ func Docs(n int) []Doc {
 // NewWorld makes one. Everything in it ends with the test.
 func NewWorld(t *testing.T, o Options) *World {
 	t.Helper()
-	w := &World{t: t, dir: t.TempDir(), docs: map[string]Doc{}, Queue: rabbittest.Queue(t), Broker: rabbittest.Start(t)}
-	w.AMQP, w.URL = w.Broker.VHost(t), pgtest.URL(t)
+	if o.Broker.open == nil {
+		o.Broker = RabbitMQ
+	}
+	w := &World{t: t, broker: o.Broker, dir: t.TempDir(), docs: map[string]Doc{}, URL: pgtest.URL(t), Queue: o.Broker.open(t, o)}
 	ms, err := modelserver.Start(o.Models)
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +128,6 @@ func (w *World) configure(o Options) {
 	}
 	set := func(name string, v any) { w.env = append(w.env, fmt.Sprintf("PAIDONCE_%s=%v", name, v)) }
 	set("LEDGER_URL", w.URL)
-	set("BROKER_URL", w.AMQP)
-	set("BROKER_QUEUE", w.Queue)
 	set("HTTP_LISTEN", "127.0.0.1:0")
 	set("PROVIDERS_OPENAI_BASE_URL", w.Models.URL()+"/v1/")
 	set("PROVIDERS_OPENAI_API_KEY", "sk-planted-in-tests")
@@ -135,6 +138,9 @@ func (w *World) configure(o Options) {
 	set("CONSUMER_DRAIN", cmp.Or(o.Drain, 5*time.Second))
 	set("CONSUMER_SETTLE_WINDOW", cmp.Or(o.SettleWindow, 6*time.Second))
 	set("CONSUMER_HOLD", cmp.Or(o.Hold, 6*time.Second))
+	for name, v := range w.Queue.Env {
+		w.env = append(w.env, name+"="+v)
+	}
 	w.env = append(w.env, "USER=ann", "PATH="+os.Getenv("PATH"))
 }
 
@@ -288,6 +294,9 @@ func binary(t *testing.T) string {
 }
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "docker" {
+		os.Exit(docker(os.Args[1:]))
+	}
 	code := m.Run()
 	if bin, err := built(); err == nil {
 		if err := os.RemoveAll(filepath.Dir(bin)); err != nil {
