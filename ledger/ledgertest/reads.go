@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -12,6 +13,7 @@ import (
 // readCases: what people and probes are told.
 var readCases = []testCase{
 	{"jobs", "people see jobs that they did not ask for, or miss some", jobs},
+	{"origin", "what a message's broker said of it is lost, changed, or refuses the job", origin},
 	{"unknowns", "the count of unknown jobs that people are woken by is wrong", unknowns},
 	{"a cancelled context", "a verb whose caller is gone spends or blocks", deadContext},
 }
@@ -35,6 +37,46 @@ func (e *env) texts(f ledger.Filter) string {
 		ks = append(ks, j.Key)
 	}
 	return names(ks)
+}
+
+// origin: the claim that makes the row keeps it, whatever it holds; later ones change nothing.
+func origin(e *env) {
+	at := time.Date(2026, 11, 29, 10, 0, 0, 123456000, time.FixedZone("", 3600))
+	full := ledger.Origin{Group: "tenant-7", Sent: at, First: at.Add(time.Second), AWSTrace: "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1",
+		Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "rojo=00f067aa0ba902b7"}
+	r := e.request("full")
+	r.Origin = full
+	j := e.start(r)
+	j.release(outcome(), ledger.Ready)
+	j.req.Origin = ledger.Origin{Group: "another"}
+	j.req.Carrier = ledger.CarriedByLedger
+	j.again().release(outcome(), ledger.Ready)
+
+	r = e.request("odd")
+	r.Origin = ledger.Origin{Group: "a\x00\xff", Trace: strings.Repeat("é", 1000), Sent: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	odd := e.start(r)
+	odd.release(outcome(), ledger.Ready)
+	plain := e.run("plain")
+	plain.release(outcome(), ledger.Ready)
+
+	cut := strings.Repeat("é", 254) + "…"
+	for _, c := range []struct {
+		j    *job
+		want ledger.Origin
+	}{{j, full.Clean()}, {odd, ledger.Origin{Group: "a\uFFFD\uFFFD", Trace: cut}}, {plain, ledger.Origin{}}} {
+		if got := e.read(c.j.key).Origin; got != c.want {
+			e.Errorf("origin of %s\n got %+v\nwant %+v", c.j.key, got, c.want)
+		}
+	}
+	for l, err := range e.Store.Jobs(e.Context(), ledger.Filter{}) {
+		if err != nil || l.Origin != e.read(l.Key).Origin {
+			e.Errorf("listed with the origin %+v (%v)", l.Origin, err)
+		}
+	}
+	due, err := e.Store.Due(e.Context(), 10, long)
+	if err != nil || len(due) != 1 || due[0].Origin != full.Clean() {
+		e.Errorf("due %+v (%v), want one with its origin", due, err)
+	}
 }
 
 func jobs(e *env) {

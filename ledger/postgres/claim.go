@@ -92,7 +92,7 @@ func (l *Ledger) insert(ctx context.Context, r ledger.Request) (int64, error) {
 		ID   *int64
 		Open bool
 	}](ctx, l, claimInsertSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
-		keptInput(r), carrier(r), r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.Budget, r.Receives)
+		keptInput(r), carrier(r), r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.Budget, r.Receives, origin(r))
 	switch {
 	case err != nil:
 		return 0, err
@@ -110,6 +110,15 @@ func keptInput(r ledger.Request) []byte {
 		return nil
 	}
 	return r.Input
+}
+
+// origin is what the ledger keeps of a request's origin: null for none.
+func origin(r ledger.Request) *ledger.Origin {
+	o := r.Origin.Clean()
+	if o.IsZero() {
+		return nil
+	}
+	return &o
 }
 
 // carrier of a new row: the ledger carries only what it can run.

@@ -23,8 +23,8 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add, so that both versions of a program
 // work during a rolling upgrade.
 const (
-	schemaVersion = 1
-	oldestSchema  = 1
+	schemaVersion = 2
+	oldestSchema  = 2 // no program was released that makes 1
 )
 
 // migrating is the advisory lock of whoever migrates. It belongs to a transaction:

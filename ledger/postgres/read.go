@@ -44,6 +44,7 @@ type jobRow struct {
 	Budget     ledger.Nano
 	ErrorClass *string
 	ErrorText  *string
+	Origin     *ledger.Origin
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	NextAt     time.Time
@@ -55,7 +56,7 @@ func (r jobRow) job() ledger.Job {
 		Key: keyRow{r.Tenant, r.Key}.key(), ID: r.ID, Action: r.Action, State: r.State, Generation: r.Generation,
 		Runs: r.Runs, Replays: r.Replays, Fence: r.Fence, OpenCalls: r.OpenCalls, Receives: r.Receives, Carrier: r.Carrier,
 		Cancel: r.Cancel, InputHash: ledger.Hash(r.InputHash), InputKept: r.InputKept,
-		Cost: r.Cost, Reserved: r.Reserved, Budget: r.Budget, Error: jobError(r.ErrorClass, r.ErrorText),
+		Cost: r.Cost, Reserved: r.Reserved, Budget: r.Budget, Error: jobError(r.ErrorClass, r.ErrorText), Origin: value(r.Origin),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, NextAt: r.NextAt, DoneAt: value(r.DoneAt),
 	}
 	if r.Owner != nil {

@@ -48,6 +48,7 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.
 	rows, err := many[struct {
 		Tenant, Key, Action string
 		InputHash, Body     []byte
+		Origin              *ledger.Origin
 	}](ctx, l.pool, dueSQL, n, grace)
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", err)
@@ -55,7 +56,7 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.
 	var due []ledger.Stored
 	for _, r := range rows {
 		due = append(due, ledger.Stored{Key: keyRow{r.Tenant, r.Key}.key(), Action: r.Action,
-			InputHash: ledger.Hash(r.InputHash), Input: r.Body})
+			InputHash: ledger.Hash(r.InputHash), Input: r.Body, Origin: value(r.Origin)})
 	}
 	return due, nil
 }

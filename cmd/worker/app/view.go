@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,6 +30,8 @@ type jobDocument struct {
 	Result      json.RawMessage   `json:"result"`
 	Error       *ledger.JobError  `json:"error"`
 	InputSHA256 string            `json:"input_sha256"`
+	Group       string            `json:"group,omitempty"` // of the first message
+	Trace       string            `json:"trace,omitempty"` // its traceparent, or else its AWS trace header
 	Attempts    []attemptDocument `json:"attempts"`
 	Steps       []struct{}        `json:"steps"` // none in this version
 	History     []eventDocument   `json:"history"`
@@ -86,6 +89,7 @@ func document(j ledger.Job) jobDocument {
 		OpenCalls: j.OpenCalls, Receives: j.Receives, CreatedAt: instant(j.CreatedAt), DoneAt: instant(j.DoneAt), CostUSD: usd(j.Cost),
 		Error: j.Error, InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
 	}
+	d.Group, d.Trace = j.Origin.Group, cmp.Or(j.Origin.Trace, j.Origin.AWSTrace)
 	if j.Result != nil {
 		d.Result = j.Result.Body
 	}

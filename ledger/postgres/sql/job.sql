@@ -1,4 +1,4 @@
 -- $1 tenant, $2 key
 select tenant, id, key, action, state, generation, runs, replays, fence, open_calls, receives, carrier, owner, owner_epoch,
-       cancel, input_hash, input_kept, cost, reserved, budget, error_class, error_text, created_at, updated_at, next_at, done_at
+       cancel, input_hash, input_kept, cost, reserved, budget, error_class, error_text, origin, created_at, updated_at, next_at, done_at
 from paidonce.job where tenant = $1 and key = $2
