@@ -32,6 +32,7 @@ var budget = map[string]dependency{
 	amqp:       {"BSD-2-Clause", "the maintained RabbitMQ client; without its Recovery"},
 	aws:        {"Apache-2.0", "credential chain and signing of SQS"},
 	smithy:     {"Apache-2.0", "error types of the AWS SDK"},
+	sqlite:     {"BSD-3-Clause", "SQLite in pure Go: the embedded ledger needs no cgo and no library of the system"},
 }
 
 // permitted are the licences that may be linked into the binary.

@@ -11,6 +11,7 @@ const (
 	pgx        = "github.com/jackc/pgx/v5"
 	prometheus = "github.com/prometheus/client_golang"
 	smithy     = "github.com/aws/smithy-go"
+	sqlite     = "modernc.org/sqlite"
 	yaml       = "github.com/goccy/go-yaml"
 )
 
@@ -48,6 +49,8 @@ var rules = map[string]row{
 		why: "it is the oracle of the other ledgers and shares nothing with them"},
 	"ledger/postgres": {own: []string{"ledger"}, modules: []string{pgx, goose},
 		why: "pgx is here and nowhere below; the user's transaction comes through OnCommit"},
+	"ledger/sqlite": {own: []string{"ledger"}, modules: []string{sqlite},
+		why: "the driver is here and nowhere below; the user's transaction comes through OnCommit as an interface"},
 	"ledger/...": {own: []string{"ledger"},
 		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
 
@@ -61,9 +64,9 @@ var rules = map[string]row{
 	"consumer/prom": {own: []string{"consumer", "job", "ledger", "broker"}, modules: []string{prometheus},
 		why: "the only package that knows Prometheus"},
 
-	"handlers": {own: []string{"job", "ledger", "ledger/postgres", "handlers/..."}, modules: []string{openai, anthropic, pgx},
+	"handlers": {own: []string{"job", "ledger", "ledger/postgres", "ledger/sqlite", "handlers/..."}, modules: []string{openai, anthropic, pgx},
 		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
-	"handlers/...": {own: []string{"job", "ledger", "ledger/postgres", "handlers/..."}, modules: []string{openai, anthropic, pgx},
+	"handlers/...": {own: []string{"job", "ledger", "ledger/postgres", "ledger/sqlite", "handlers/..."}, modules: []string{openai, anthropic, pgx},
 		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
 
 	"cmd/worker": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},

@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Complete implements ledger.Ledger.
+func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Result) error {
+	if err := res.Check(); err != nil {
+		return err
+	}
+	hooks := make([]hook, len(res.Hooks))
+	for i, h := range res.Hooks {
+		own, ok := h.(hook)
+		if !ok {
+			return fmt.Errorf("%w: a %T was made for another kind of ledger than SQLite", ledger.ErrHook, h)
+		}
+		hooks[i] = own
+	}
+	_, err := submit(ctx, l, "complete "+lease.Key.Text, len(hooks) > 0, func(t *tx) (struct{}, error) {
+		return struct{}{}, t.complete(ctx, lease, res, hooks)
+	})
+	if p, ok := errors.AsType[panicked](err); ok {
+		panic(p.value)
+	}
+	return err
+}
+
+// complete commits a result (J10). The user's work comes between the guards and the
+// writes; the lock is held all the time.
+func (t *tx) complete(ctx context.Context, lease ledger.Lease, res ledger.Result, hooks []hook) error {
+	r, err := t.facts(lease.Key.Tenant, lease.Job)
+	if err != nil {
+		return err
+	}
+	f := r.leaseFacts(lease, t.now)
+	if f.FenceHeld && r.State == ledger.Done && r.resultID == res.ID {
+		return nil // its own effect, before a reply that was lost
+	}
+	rule := ledger.Row("J10")
+	if err := refusal(rule.Allows(f)); err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if err := t.run(ctx, h); err != nil {
+			return err
+		}
+	}
+	t.now = clock()
+	r.move(rule, t.now, r.Owner.ID, "")
+	if _, err := t.exec("result", r.Key.Tenant, r.ID, r.Generation, res.ID[:], res.Schema, append([]byte{}, res.Body...)); err != nil {
+		return err
+	}
+	if r.attempts > 0 {
+		used, err := idList(res.Used)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec("surplus", r.Key.Tenant, r.ID, r.Generation, used); err != nil {
+			return err
+		}
+	}
+	if _, err := t.exec("complete", res.ID[:], micros(t.now), r.Key.Tenant, r.ID); err != nil {
+		return err
+	}
+	return t.tell(r)
+}
+
+// idList is the ids as surplus.sql takes them.
+func idList(ids []ledger.ID) (string, error) {
+	texts := make([]string, len(ids))
+	for i, v := range ids {
+		texts[i] = hex.EncodeToString(v[:])
+	}
+	b, err := json.Marshal(texts)
+	return string(b), err
+}

@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Job implements ledger.Reader. It reads everything in one snapshot.
+func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
+	var j ledger.Job
+	err := l.readers.snapshot(ctx, func(q querier) error {
+		r, err := find(ctx, q, k)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return ledger.ErrNotFound
+		}
+		j = r.Job
+		if j.Attempts, err = attempts(ctx, q, k.Tenant, j.ID, ""); err != nil {
+			return err
+		}
+		if j.History, err = many(ctx, q, readEvent, "events", k.Tenant, j.ID); err != nil {
+			return err
+		}
+		if j.State == ledger.Done {
+			j.Result, err = r.result(ctx, q)
+			j.Purged = j.Result == nil
+		}
+		return err
+	})
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.Job{}, ledger.ErrNotFound
+	}
+	if err != nil {
+		return ledger.Job{}, fmt.Errorf("read %s: %w", k, explain(err))
+	}
+	return j, nil
+}
+
+// result reads the result of a job; nil: it is purged.
+func (r *row) result(ctx context.Context, q querier) (*ledger.Result, error) {
+	res, err := one(ctx, q, func(s scanner) (*ledger.Result, error) {
+		var res ledger.Result
+		var of []byte
+		err := s.Scan(&of, &res.Schema, &res.Body)
+		res.ID = id(of)
+		return &res, err
+	}, "result_read", r.Key.Tenant, r.ID, r.Generation)
+	if err == ledger.ErrNotFound {
+		return nil, nil
+	}
+	return res, err
+}
+
+func readEvent(s scanner) (e ledger.Event, err error) {
+	var us int64
+	err = s.Scan(&us, &e.From, &e.To, &e.Actor, &e.Reason)
+	e.At = time.UnixMicro(us)
+	return e, err
+}
+
+// attempts reads those of a job that are in a state, or all.
+func attempts(ctx context.Context, q querier, tenant string, job int64, state ledger.AttemptState) ([]ledger.AttemptRow, error) {
+	return many(ctx, q, readAttemptRow, "attempts", tenant, job, string(state))
+}
+
+func readAttemptRow(s scanner) (ledger.AttemptRow, error) {
+	var a ledger.AttemptRow
+	var of []byte
+	var timeout, sent int64
+	var ended, first, cost *int64
+	var captured *int
+	e := &a.Evidence
+	err := s.Scan(&of, &a.Generation, &a.N, &a.Fence, &a.State, &a.Call.Name, &a.Call.InputKey, &a.Route, &a.Provider, &a.Model, &a.Config,
+		&a.ClientRequestID, &timeout, &a.Reserve, &a.LateSeen, &sent, &ended, &e.Class, &e.By, &e.Who, &e.Reason, &e.Status,
+		&e.ProviderRequestID, &e.ObjectID, &first, &e.Usage.In, &e.Usage.Cached, &e.Usage.Out, &cost, &e.CostSource, &a.Surplus, &captured)
+	a.ID, a.Timeout, a.SentAt, a.EndedAt = id(of), time.Duration(timeout)*time.Microsecond, time.UnixMicro(sent), at(ended)
+	e.State, e.FirstByte, a.HasAnswer = a.State, time.Duration(value(first))*time.Microsecond, captured != nil
+	if cost != nil {
+		e.Cost = new(ledger.Nano(*cost))
+	}
+	return a, err
+}
+
+// Jobs implements ledger.Reader.
+func (l *Ledger) Jobs(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Job, error] {
+	return func(yield func(ledger.Job, error) bool) {
+		limit := f.Limit
+		if limit <= 0 {
+			limit = 100
+		}
+		rows, err := l.readers.query(ctx, "jobs", f.Tenant, f.Action, string(f.State), limit)
+		if err != nil {
+			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", explain(err)))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r, err := readRow(rows)
+			if err != nil {
+				yield(ledger.Job{}, fmt.Errorf("list jobs: %w", err))
+				return
+			}
+			if !yield(r.Job, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", explain(err)))
+		}
+	}
+}
+
+// Unknowns implements ledger.Reader.
+func (l *Ledger) Unknowns(ctx context.Context) ([]ledger.UnknownCount, error) {
+	now := clock()
+	counts, err := many(ctx, l.readers, func(s scanner) (c ledger.UnknownCount, err error) {
+		var since int64
+		err = s.Scan(&c.Action, &c.Count, &since)
+		c.Oldest = max(0, now.Sub(time.UnixMicro(since)))
+		return c, err
+	}, "unknowns")
+	if err != nil {
+		return nil, fmt.Errorf("count unknown jobs: %w", explain(err))
+	}
+	return counts, nil
+}

@@ -1,0 +1,7 @@
+-- ?1 tenant, ?2 job, ?3 state, or '' for any
+select id, generation, n, fence, state, call_name, input_key, route, provider, model, config, client_request_id, timeout,
+       reserve, late_seen, sent_at, ended_at, class, seen_by, who, reason, status, provider_request_id, object_id,
+       first_byte, tokens_in, tokens_cached, tokens_out, cost, cost_source, surplus, captured
+from paidonce_attempt
+where tenant = ?1 and job = ?2 and (?3 = '' or state = ?3)
+order by n

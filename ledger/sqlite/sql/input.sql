@@ -1,0 +1,2 @@
+-- tenant, job, body
+insert into paidonce_input (tenant, job, body) values (?, ?, ?)

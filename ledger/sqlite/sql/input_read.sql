@@ -1,0 +1,2 @@
+-- tenant, job
+select body from paidonce_input where tenant = ? and job = ?

@@ -1,0 +1,105 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Sweep implements ledger.Reconciler.
+func (l *Ledger) Sweep(ctx context.Context, n int) (ledger.Swept, error) {
+	return write(ctx, l, "sweep", func(t *tx) (ledger.Swept, error) { return t.sweep(n) })
+}
+
+func (t *tx) sweep(n int) (ledger.Swept, error) {
+	var s ledger.Swept
+	var err error
+	if s.Epochs, err = t.exec("sweep_workers", micros(t.now)); err != nil {
+		return s, err
+	}
+	rows, err := many(context.Background(), t, readRow, "sweepable", micros(t.now), n)
+	if err != nil {
+		return s, err
+	}
+	for _, r := range rows {
+		rule, ok := pick(r.facts(t.now), "J4", "J19c")
+		if !ok {
+			return s, fmt.Errorf("sweep: the statement lists job %s, which the table leaves alone", r.Key)
+		}
+		if rule.ID == "J4" {
+			r.lapse(rule, t.now, string(ledger.BySweeper))
+			s.Lapsed = append(s.Lapsed, r.Key)
+		} else {
+			if err := t.cancel(r, rule, string(ledger.BySweeper), ""); err != nil {
+				return s, err
+			}
+			s.Cancelled = append(s.Cancelled, r.Key)
+		}
+		if err := t.save(r); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Due implements ledger.Reconciler.
+func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.Stored, error) {
+	now := clock()
+	due, err := many(ctx, l.readers, readStored, "due", micros(now), micros(now.Add(-grace)), n)
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", explain(err))
+	}
+	return due, nil
+}
+
+func readStored(s scanner) (j ledger.Stored, err error) {
+	var hash []byte
+	var origin *string
+	if err := s.Scan(&j.Key.Tenant, &j.Key.Text, &j.Action, &hash, &j.Input, &origin); err != nil {
+		return j, err
+	}
+	copy(j.InputHash[:], hash)
+	j.Origin, err = readOrigin(origin)
+	return j, err
+}
+
+// Adopt implements ledger.Reconciler.
+func (l *Ledger) Adopt(ctx context.Context, w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
+	return write(ctx, l, "adopt unknown jobs", func(t *tx) ([]ledger.Adopted, error) { return t.adopt(w, n) })
+}
+
+func (t *tx) adopt(w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
+	if open, err := t.open(w); err != nil || !open {
+		return nil, orClosed(err)
+	}
+	rows, err := many(context.Background(), t, readRow, "adoptable", micros(t.now), n)
+	if err != nil {
+		return nil, err
+	}
+	rule := ledger.Row("J14")
+	var adopted []ledger.Adopted
+	for _, r := range rows {
+		if guard := rule.Allows(r.facts(t.now)); guard != "" {
+			return nil, fmt.Errorf("adopt: the statement lists job %s, and %s does not hold", r.Key, guard)
+		}
+		r.Owner = w
+		r.move(rule, t.now, w.ID, "")
+		if err := t.save(r); err != nil {
+			return nil, err
+		}
+		a := ledger.Adopted{Lease: ledger.Lease{Key: r.Key, Job: r.ID, Fence: r.Fence}, Action: r.Action, InputHash: r.InputHash,
+			Since: t.now.Sub(r.unknownAt), Replays: r.Replays, Now: t.now}
+		if r.InputKept {
+			if a.Input, err = one(context.Background(), t, scalar[[]byte], "input_read", r.Key.Tenant, r.ID); err != nil {
+				return nil, err
+			}
+		}
+		if a.Open, err = attempts(context.Background(), t, r.Key.Tenant, r.ID, ledger.Sent); err != nil {
+			return nil, err
+		}
+		adopted = append(adopted, a)
+	}
+	return adopted, nil
+}
