@@ -9,6 +9,7 @@ import (
 
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger/postgres"
+	"github.com/paidonce/paidonce/ledger/sqlite"
 )
 
 // Save keeps an invoice of a run together with its result.
@@ -29,6 +30,36 @@ func InPostgres(j *job.Run, d Document, inv Invoice) {
 		}
 		return nil
 	})
+}
+
+//go:embed save_sqlite.sql
+var saveSQLite string
+
+// InSQLite is InPostgres for the embedded ledger.
+func InSQLite(j *job.Run, d Document, inv Invoice) {
+	key := j.Key()
+	sqlite.OnCommit(j, func(ctx context.Context, tx sqlite.Tx) error {
+		_, err := tx.ExecContext(ctx, saveSQLite, key.Tenant, key.Text, d.Document, d.Revision,
+			inv.Number, inv.Supplier, inv.Currency, inv.TotalCents, inv.Date)
+		if err != nil {
+			return fmt.Errorf("keeping the invoice: %w", err)
+		}
+		return nil
+	})
+}
+
+//go:embed table_sqlite.sql
+var tableSQLite string
+
+// TableSQLite is Table for the embedded ledger.
+func TableSQLite() string { return tableSQLite }
+
+// MigrateSQLite makes the table invoices in the embedded ledger's file, which is there.
+func MigrateSQLite(ctx context.Context, path string) error {
+	if err := sqlite.Exec(ctx, path, tableSQLite); err != nil {
+		return fmt.Errorf("making the table invoices: %w", err)
+	}
+	return nil
 }
 
 //go:embed table.sql

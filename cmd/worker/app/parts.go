@@ -26,6 +26,7 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
 	"github.com/paidonce/paidonce/ledger/postgres"
+	"github.com/paidonce/paidonce/ledger/sqlite"
 )
 
 // bundledRoutes are the jobs of this program with the routes that they bring along.
@@ -45,8 +46,11 @@ func providers() []string { return provider.Names() }
 func registry(cfg *config.Config) *job.Registry {
 	var reg job.Registry
 	var save invoice.Save
-	if isPostgres(cfg) {
+	switch {
+	case isPostgres(cfg):
 		save = invoice.InPostgres
+	case isSQLite(cfg):
+		save = invoice.InSQLite
 	}
 	job.Register(&reg, summarize.New(settings(cfg, summarize.Name)))
 	job.Register(&reg, invoice.New(settings(cfg, invoice.Name), save))
@@ -74,6 +78,11 @@ func isPostgres(cfg *config.Config) bool {
 	return strings.HasPrefix(cfg.Ledger.URL.Scheme(), "postgres")
 }
 
+func isSQLite(cfg *config.Config) bool {
+	_, ok := cfg.LedgerFile()
+	return ok
+}
+
 // openTimeout bounds the first connection of a command.
 const openTimeout = 15 * time.Second
 
@@ -88,6 +97,13 @@ func (c *call) openLedger(cfg *config.Config) (ledger.Store, func(), error) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
+	if path, ok := cfg.LedgerFile(); ok {
+		l, err := sqlite.Open(ctx, path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("opening ledger.url %s (%s): %w", cfg.Ledger.URL, cfg.Source("ledger.url"), err)
+		}
+		return l, l.Close, nil
+	}
 	l, err := postgres.Open(ctx, cfg.Ledger.URL.Reveal(), postgres.Options{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening ledger.url %s (%s): %w", cfg.Ledger.URL, cfg.Source("ledger.url"), err)

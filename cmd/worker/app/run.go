@@ -107,6 +107,9 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 			err = errors.Join(err, w.close())
 		}
 	}()
+	if err = c.embedded(cfg); err != nil {
+		return w, err
+	}
 	closeStore := func() {}
 	if w.store, closeStore, err = c.openLedger(cfg); err != nil {
 		return w, err

@@ -15,6 +15,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // submitBatch is how many messages are confirmed together.
@@ -31,7 +32,7 @@ const maxLine = 1 << 20
 // a corrected file can be submitted again as a whole: its good lines are
 // duplicates then, and paid once.
 func (s submitCommand) Run(c *call) error {
-	cfg, err := c.load(c.sharedBroker)
+	cfg, err := c.load(c.reachable)
 	if err != nil {
 		return err
 	}
@@ -49,11 +50,16 @@ func (s submitCommand) Run(c *call) error {
 		defer f.Close()
 		in = f
 	}
-	q, err := c.openBroker(cfg, logger(cfg, c.Stderr))
+	sent := &submission{call: c, handler: h, largest: maxLine}
+	open := c.openBroker
+	if c.throughLedger(cfg) {
+		sent.largest, open = ledger.InlineInput, c.openIntake
+	}
+	q, err := open(cfg, logger(cfg, c.Stderr))
 	if err != nil {
 		return err
 	}
-	sent := &submission{call: c, handler: h, queue: q}
+	sent.queue = q
 	err = sent.all(in)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
 	defer cancel()
@@ -65,6 +71,7 @@ type submission struct {
 	*call
 	handler *job.Handler
 	queue   *queue
+	largest int // input, in bytes
 	batch   []broker.Message
 	keys    []string
 	sent    int
@@ -98,8 +105,8 @@ func (s *submission) all(in io.Reader) error {
 
 // add checks one line and puts it into the batch.
 func (s *submission) add(n int, line []byte) error {
-	if len(line) > maxLine {
-		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), maxLine))
+	if len(line) > s.largest {
+		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), s.largest))
 		return nil
 	}
 	in, err := s.handler.Decode(line)

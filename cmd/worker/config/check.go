@@ -176,9 +176,16 @@ func (l *loader) unused() {
 // LedgerFault says why no ledger can be opened with this configuration, or nil.
 // Commands that need none do not ask.
 func (c *Config) LedgerFault() error {
-	if c.Ledger.URL.Scheme() != "sqlite" {
+	path, ok := c.LedgerFile()
+	if !ok || path != "" && !strings.Contains(path, "?") && !strings.HasPrefix(path, "//") {
 		return nil
 	}
 	return Fault{Code: "PO009", Path: "ledger.url", Value: c.Ledger.URL.String(), Source: c.Source("ledger.url"),
-		Text: "the embedded ledger comes with a later version. Set ledger.url (PAIDONCE_LEDGER_URL, --ledger) to postgres://user:password@host/database, or to memory: to try things out (it forgets everything when the process ends)"}
+		Text: "write sqlite: and the path of a file, such as sqlite:paidonce.db or sqlite:/var/lib/paidonce/ledger.db; there are no options"}
+}
+
+// LedgerFile is the path of the embedded ledger, as it is seen from the working directory;
+// false: another ledger is configured.
+func (c *Config) LedgerFile() (string, bool) {
+	return strings.CutPrefix(c.Ledger.URL.Reveal(), "sqlite:")
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/paidonce/paidonce/broker"
@@ -19,7 +21,7 @@ import (
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
-	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
+	"github.com/paidonce/paidonce/ledger/sqlite"
 )
 
 // Windows are short, so that the story fits into a coffee break; their relations are those
@@ -49,7 +51,7 @@ func Run(ctx context.Context, w io.Writer) error {
 	defer s.close()
 	begun := time.Now()
 	s.say("paidonce demo: job ticket.summary, through the OpenAI SDK with its own retries on.")
-	s.say("A stand-in model server, a queue and a ledger, all in this process; nothing leaves it.\n")
+	s.say("A stand-in model server, a queue, and a ledger in a temporary file, all in this process; nothing leaves it.\n")
 	for _, scene := range []func(context.Context) error{s.duplicate, s.kill, s.lostAnswer, s.bill} {
 		sctx, cancel := context.WithTimeout(ctx, patience)
 		err := scene(sctx)
@@ -58,7 +60,7 @@ func Run(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("PO520 the demo did not go as it should: %w", err)
 		}
 	}
-	s.say("\nIt took %.1f s. Next: worker migrate up, worker run, worker submit (see the README).", time.Since(begun).Seconds())
+	s.say("\nIt took %.1f s. Next: worker run, worker submit (see the README).", time.Since(begun).Seconds())
 	return nil
 }
 
@@ -68,33 +70,57 @@ type stage struct {
 	models  *modelserver.Server
 	listing *listing
 	queue   *brokermemory.Queue
-	ledger  *ledgermemory.Ledger
+	dir     string // of the ledgers' files
+	ledger  *sqlite.Ledger
 	count   *counter
 	actors  []*actor
 }
 
-// newLedger is a ledger that remembers nothing yet.
-func newLedger() *ledgermemory.Ledger { return ledgermemory.New() }
-
-func newStage(w io.Writer) (*stage, error) {
-	models, err := modelserver.Start(modelserver.Options{Latency: latency})
-	if err != nil {
+// newLedger makes a ledger that remembers nothing yet, in a file of that name.
+func newLedger(dir, name string) (*sqlite.Ledger, error) {
+	path := filepath.Join(dir, name)
+	if err := sqlite.Migrate(context.Background(), path); err != nil {
 		return nil, err
 	}
-	listing, err := startListing(models)
-	if err != nil {
-		return nil, errors.Join(err, models.Close())
-	}
-	return &stage{out: w, models: models, listing: listing, queue: brokermemory.New(brokermemory.Options{Visibility: visibility}),
-		ledger: newLedger(), count: newCounter()}, nil
+	return sqlite.Open(context.Background(), path)
 }
 
+func newStage(w io.Writer) (s *stage, err error) {
+	s = &stage{out: w, queue: brokermemory.New(brokermemory.Options{Visibility: visibility}), count: newCounter()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "paidonce-demo"); err != nil {
+		return s, err
+	}
+	if s.ledger, err = newLedger(s.dir, "paidonce.db"); err != nil {
+		return s, err
+	}
+	if s.models, err = modelserver.Start(modelserver.Options{Latency: latency}); err != nil {
+		return s, err
+	}
+	s.listing, err = startListing(s.models)
+	return s, err
+}
+
+// close ends the actors and removes what the story needed: stand-ins on loopback and a
+// temporary file have nothing to lose.
 func (s *stage) close() {
 	for _, a := range s.actors {
 		a.leave()
 	}
-	_ = s.listing.close() // a stand-in on loopback has nothing to lose
-	_ = s.models.Close()
+	if s.listing != nil {
+		_ = s.listing.close()
+	}
+	if s.models != nil {
+		_ = s.models.Close()
+	}
+	if s.ledger != nil {
+		s.ledger.Close()
+	}
+	_ = os.RemoveAll(s.dir)
 }
 
 func (s *stage) say(format string, a ...any) { fmt.Fprintf(s.out, format+"\n", a...) }

@@ -55,7 +55,9 @@ func TestBillFindsDoublePay(t *testing.T) {
 	}
 	// A worker with an empty ledger does not know what was paid.
 	real := s.ledger
-	s.ledger = newLedger()
+	if s.ledger, err = newLedger(s.dir, "empty.db"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.enter("worker-without-memory"); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,9 @@ func TestBillFindsDoublePay(t *testing.T) {
 	if _, err := s.until(t.Context(), killed, func(j ledger.Job) bool { return j.State == ledger.Done }); err != nil {
 		t.Fatal(err)
 	}
+	empty := s.ledger
 	s.ledger = real
+	defer empty.Close()
 	out.Reset()
 	err = s.bill(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "48214:v1:p7 was paid 2 times") || !strings.Contains(out.String(), "1 wasted (0.0000") {
