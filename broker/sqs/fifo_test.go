@@ -232,3 +232,21 @@ func TestGroupOnAStandardQueue(t *testing.T) {
 		s.depth(0, 0)
 	})
 }
+
+// A hand-out that lapsed does not stand in the way of the next one of its message.
+func TestGroupComesBackAfterItsFirstLapsed(t *testing.T) {
+	onFIFO(t, func(s *stage) {
+		b := s.open()
+		s.inGroup("g", "g1", "g2")
+		old := s.receiveUpTo(b, 10)[0]
+		for _, want := range []string{"g1", "g2"} {
+			d := s.receive(b, 1, visibility+time.Second)[0]
+			if string(d.Body) != want || d.Receives != 2 {
+				t.Errorf("received %q for the %d. time, want %s for the second", d.Body, d.Receives, want)
+			}
+			s.is("late ack", b.Ack(s.Context(), old), broker.ErrNotHeld)
+			s.ok("ack", b.Ack(s.Context(), d))
+		}
+		s.depth(0, 0)
+	})
+}

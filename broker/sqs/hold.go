@@ -101,23 +101,19 @@ func (b *Broker) lose(h *hold) {
 	b.giveBack(back, 0)
 }
 
-// promote hands out the one that waited behind h, which is done with. What lapsed
+// promote hands out the next of a group whose first is done with. What lapsed
 // meanwhile is dropped with all that comes after it. b.mu is held.
 func (b *Broker) promote(g *group) {
 	if g == nil || len(g.holds) == 0 || g.holds[0].out {
 		return
 	}
 	next, now := g.holds[0], time.Now()
-	if next.lapsed(now) {
-		b.giveBack(b.abandon(next), 0)
-		b.forget(next)
-		return
-	}
 	if next.deadline.Sub(now) > b.visibility/2 {
 		b.offer(next)
 		return
 	}
-	// Whoever gets it measures by what is left how long to extend.
+	// Whoever gets it measures by what is left how long to extend. What lapsed meanwhile is
+	// lost by this, without a word to SQS.
 	ops := b.extension(g, b.visibility)
 	b.background(func() {
 		b.change(ops)

@@ -57,3 +57,27 @@ func TestCallsPerJob(t *testing.T) {
 		}
 	})
 }
+
+// While every receive comes back full, more are open at once.
+func TestMorePollsWhileAllAreFull(t *testing.T) {
+	onStage(t, func(s *stage) {
+		b := s.open()
+		const n = 400
+		s.srv.SendBodies(s.queue, numbered(n)...)
+		s.srv.Script(sqsfake.Fault{Action: "ReceiveMessage", After: time.Second, Times: -1})
+		at := time.Now()
+		ds := s.receive(b, n, 29*time.Second) // one after the other it would be 40 s
+		if took := time.Since(at); took > 15*time.Second {
+			t.Errorf("took %v", took)
+		}
+		seen := map[string]bool{}
+		for _, d := range ds {
+			seen[string(d.Body)] = true
+		}
+		if len(seen) != n || s.srv.Count("ReceiveMessage") != n/10 {
+			t.Errorf("%d messages with %d receives, want %d with %d", len(seen), s.srv.Count("ReceiveMessage"), n, n/10)
+		}
+		s.ackAll(b, ds)
+		s.depth(0, 0)
+	})
+}

@@ -26,8 +26,6 @@ const (
 	quick = 500 * time.Millisecond
 	// attemptLife is how long a FIFO receive may be repeated under its id.
 	attemptLife = 4 * time.Minute
-	// slowly is the least pause when somebody must change something first.
-	slowly = 5 * time.Second
 )
 
 // waiter is one Receive that waits. answer has room for one; nil says closed.
@@ -249,11 +247,9 @@ func (b *Broker) ask(p *poll) (receipts, error) {
 	now := time.Now()
 	in := &sqs.ReceiveMessageInput{
 		QueueUrl: &q.url, MaxNumberOfMessages: int32(p.n), WaitTimeSeconds: timeout(b.cfg.Wait),
+		VisibilityTimeout:           timeout(b.cfg.Visibility), // 0 is not sent: it would override the queue's own
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		MessageAttributeNames:       []string{"All"},
-	}
-	if b.cfg.Visibility > 0 { // else it would override the queue's own
-		in.VisibilityTimeout = timeout(b.cfg.Visibility)
 	}
 	if q.fifo {
 		// The same id gets the messages of a lost reply again.
@@ -286,11 +282,8 @@ func (b *Broker) took(p *poll, got receipts, err error) time.Duration {
 	if err != nil {
 		b.target = 1
 		pause := b.pauses.NextBackOff()
-		if f, ok := errors.AsType[*failure](err); ok && (f.class == missing || f.class == refused) {
-			pause = max(pause, slowly)
-			if f.class == missing {
-				b.queue = nil // asked for anew, and made anew where that is allowed
-			}
+		if f, ok := errors.AsType[*failure](err); ok && f.class == missing {
+			b.queue = nil // asked for anew, and made anew where that is allowed
 		}
 		if b.polling.Err() == nil {
 			b.noteLocked("nothing received", err, pause)

@@ -163,6 +163,39 @@ func TestHeldUpChangeIsDropped(t *testing.T) {
 	})
 }
 
+// Nor do the SDK's own repetitions go on past it, when the answers are slow.
+func TestSlowChangeIsNotRepeatedLate(t *testing.T) {
+	onStage(t, func(s *stage) {
+		b := s.open()
+		s.srv.SendBodies(s.queue, "x")
+		d := s.receive(b, 1, time.Second)[0]
+		s.srv.Script(sqsfake.Fault{Action: "ChangeMessageVisibilityBatch", Kind: sqsfake.Page, After: 4 * time.Second, Times: -1})
+		time.Sleep(time.Until(d.Deadline) - time.Second)
+		_, err := b.Extend(s.Context(), d, time.Hour)
+		s.is("extend", err, broker.ErrNotHeld)
+		time.Sleep(time.Minute)
+		if n := s.srv.Count("ChangeMessageVisibilityBatch"); n != 1 {
+			t.Errorf("%d changes sent, want the one before the deadline", n)
+		}
+	})
+}
+
+// SQS says that there is no such message any more: the delivery is lost, not in doubt.
+func TestExtendOfADeletedMessage(t *testing.T) {
+	onStage(t, func(s *stage) {
+		b := s.open()
+		s.srv.SendBodies(s.queue, "x")
+		s.srv.Script(sqsfake.Fault{Action: "ReceiveMessage", Twice: true})
+		ds := s.receive(b, 2, time.Second)
+		s.ok("ack", b.Ack(s.Context(), ds[0]))
+		_, err := b.Extend(s.Context(), ds[1], time.Hour)
+		s.is("extend", err, broker.ErrNotHeld)
+		if st := b.State(); st.Lost != 1 || st.ExtensionsFailed != 1 {
+			t.Errorf("state: %+v", st)
+		}
+	})
+}
+
 // A minute of 503 on deletes and changes loses nothing where the visibility timeout is
 // longer: the acks get through after it, though their callers have gone.
 func TestMinuteOfUnavailability(t *testing.T) {
