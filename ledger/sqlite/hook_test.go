@@ -168,15 +168,17 @@ func TestBadWorkFailsAlone(t *testing.T) {
 	}
 }
 
-// TestPoisonedRowFailsAlone: so does a verb of ours that the file refuses.
+// TestPoisonedRowFailsAlone: so does a verb of ours that the file refuses, and what it wrote
+// before that is gone.
 func TestPoisonedRowFailsAlone(t *testing.T) {
 	f := newFixture(t)
-	run(t, raw(t, f.path), `create trigger poison before insert on paidonce_result when new.schema_name = 'poison'
+	db := raw(t, f.path)
+	run(t, db, `create trigger poison before update on paidonce_job when new.state = 'done' and new.key like '%:b'
 		begin select raise(abort, 'poisoned'); end`)
 	a, b, c := f.run("a"), f.run("b"), f.run("c")
 	errs := f.together(
 		func() error { return f.complete(t.Context(), a, "") },
-		func() error { return f.complete(t.Context(), b, "poison") },
+		func() error { return f.complete(t.Context(), b, "") },
 		func() error { return f.complete(t.Context(), c, "") },
 	)
 	if errs[0] != nil || errs[2] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "poisoned") {
@@ -184,6 +186,13 @@ func TestPoisonedRowFailsAlone(t *testing.T) {
 	}
 	if f.state("a") != ledger.Done || f.state("b") != ledger.Running || f.state("c") != ledger.Done {
 		t.Errorf("the jobs are %s, %s, %s", f.state("a"), f.state("b"), f.state("c"))
+	}
+	if n := scan[int](t, db, "select count(*) from paidonce_result"); n != 3 { // with that of the group's first
+		t.Errorf("%d results, want 3", n)
+	}
+	run(t, db, "drop trigger poison")
+	if err := f.complete(t.Context(), b, ""); err != nil {
+		t.Errorf("without the poison: %v", err)
 	}
 }
 
@@ -288,10 +297,17 @@ func TestUserReads(t *testing.T) {
 		if _, err := tx.QueryContext(ctx, "select m from mark"); err != nil { // nor reads these
 			return err
 		}
-		return tx.QueryRowContext(ctx, "select count(*) from mark").Scan(&n)
+		if err := tx.QueryRowContext(ctx, "select count(*) from mark").Scan(&n); err != nil {
+			return err
+		}
+		_, err = tx.QueryContext(ctx, "insert into mark values ('returned'), ('twice') returning m") // nor these, which keep a write open
+		return err
 	})
 	if err != nil || n != 2 || fmt.Sprint(all) != "[before own]" {
 		t.Errorf("%v, %d rows, %v", err, n, all)
+	}
+	if m := len(marks(t, raw(t, f.path))); m != 4 {
+		t.Errorf("%d rows are committed, want 4", m)
 	}
 }
 
