@@ -204,11 +204,12 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 	case errors.Is(err, broker.ErrLimit):
 		c.trace.extended("limit")
 		c.handOff(ctx, w)
+	case errors.Is(err, broker.ErrNotHeld) && !h.take():
+		// It was settled while the extension was on its way: nothing was lost.
 	case errors.Is(err, broker.ErrNotHeld):
 		// The message may be handed to another worker, who will find the job
 		// running. The lease goes on, so the work does too.
 		c.trace.extended("lost")
-		h.take()
 		c.trace.delivered(w.job, "lost")
 		w.log.WarnContext(ctx, "delivery lost; the lease is kept")
 	default:

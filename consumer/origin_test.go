@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/broker/brokertest"
 	"github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/job"
@@ -158,6 +159,36 @@ func TestALateAckIsCountedAsLost(t *testing.T) {
 		r.queue(memory.Depth{})
 		if strings.Join(outcomes, " ") != "lost" {
 			t.Errorf("outcomes %v", outcomes)
+		}
+	})
+}
+
+// An extension that arrives when its delivery is settled already has lost nothing.
+func TestAnExtensionThatCrossesTheAck(t *testing.T) {
+	bubble(t, memory.Options{Visibility: 3 * time.Second}, func(r *rig) {
+		var mu sync.Mutex
+		var outcomes, extensions []string
+		r.prov.script = func(string, int) (time.Duration, error) { return 1500 * time.Millisecond, nil }
+		r.send("1")
+		n := r.start("a", func(c *consumer.Config) {
+			c.Source = brokertest.SlowExtend{Source: c.Source, By: time.Second}
+			c.Trace.Delivered = func(_, outcome string) {
+				mu.Lock()
+				defer mu.Unlock()
+				outcomes = append(outcomes, outcome)
+			}
+			c.Trace.Extended = func(outcome string) {
+				mu.Lock()
+				defer mu.Unlock()
+				extensions = append(extensions, outcome)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		r.end(n)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+		if strings.Join(outcomes, " ") != "acked" || len(extensions) > 0 {
+			t.Errorf("deliveries %v, extensions %v: want one that was acknowledged", outcomes, extensions)
 		}
 	})
 }
