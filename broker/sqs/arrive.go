@@ -77,12 +77,15 @@ func (b *Broker) prune(g *group, h *hold) {
 // hold makes the books' entry for a message. b.mu is held.
 func (b *Broker) hold(m types.Message, r receipts) *hold {
 	b.serial++
+	end := r.asked.Add(maxHold - holdMargin)
+	// The visibility timeout began before the answer did.
+	deadline := r.handed.Add(b.visibility - min(time.Second, b.visibility/5))
+	if deadline.After(end) {
+		deadline = end
+	}
 	return &hold{
 		serial: b.serial, receipt: fmt.Sprintf("%s-%d", b.id, b.serial), handle: deref(m.ReceiptHandle), id: deref(m.MessageId), msg: m,
-		arrived: time.Now(), turn: make(chan struct{}, 1),
-		// The visibility timeout began before the answer did.
-		deadline: r.handed.Add(b.visibility - min(time.Second, b.visibility/5)),
-		end:      r.asked.Add(maxHold - holdMargin),
+		arrived: time.Now(), turn: make(chan struct{}, 1), deadline: deadline, end: end,
 	}
 }
 

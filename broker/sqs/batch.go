@@ -3,12 +3,14 @@ package sqs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
@@ -89,12 +91,11 @@ func (q *batcher) flush() {
 func (q *batcher) run(ops []*op) {
 	now := time.Now()
 	limit := now.Add(callLimit)
-	late := &failure{class: gone, err: errors.New("the deadline passed")}
 	var live []*op
 	for _, o := range ops {
-		if !now.Before(o.until) {
+		if !now.Before(o.until) || q.change && passed(o.until, now) {
 			if o.fail == nil || q.change {
-				o.fail = late
+				o.fail = late(o.fail)
 			}
 			close(o.done)
 			continue
@@ -112,6 +113,9 @@ func (q *batcher) run(ops []*op) {
 	fails := q.try(ctx, live)
 	for i, o := range live {
 		o.sent, o.fail = now, fails[i]
+		if q.change {
+			q.b.doubt(o)
+		}
 		if o.fail != nil && o.fail.class == temporary && q.again(o) {
 			continue
 		}
@@ -119,10 +123,36 @@ func (q *batcher) run(ops []*op) {
 	}
 }
 
+// late is the failure of an entry that is not sent any more; before is that of its last try.
+func late(before *failure) *failure {
+	err := errors.New("the deadline passed")
+	if before != nil {
+		err = fmt.Errorf("the deadline passed after: %w", before.err)
+	}
+	return &failure{class: gone, err: err}
+}
+
+// doubt notes that a change without an answer may have been done: the hold is over when
+// it says, perhaps at once, and somebody else may have the message. On a FIFO queue an old
+// handle does nothing to others, so there the change is repeated.
+func (b *Broker) doubt(o *op) {
+	if o.fail == nil || !o.fail.silent || b.cfg.fifo {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if end := o.sent.Add(o.by); end.Before(o.h.deadline) {
+		o.h.deadline = end
+	}
+	o.until = o.h.deadline
+}
+
 func (q *batcher) try(ctx context.Context, ops []*op) []*failure {
 	to, err := q.b.prepare(ctx)
 	if err != nil {
-		return slices.Repeat([]*failure{asFailure(err)}, len(ops))
+		f := *asFailure(err)
+		f.silent = false // of the entries nothing was sent
+		return slices.Repeat([]*failure{&f}, len(ops))
 	}
 	return q.send(ctx, to, ops)
 }
@@ -256,13 +286,16 @@ func (b *Broker) refusals(ops []*op, fails []*failure) []*failure {
 	return fails
 }
 
+// once keeps the SDK from repeating a change: it does not know which may be.
+func once(o *sqs.Options) { o.Retryer = aws.NopRetryer{} }
+
 func (b *Broker) changeBatch(ctx context.Context, q *queue, ops []*op) []*failure {
 	in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &q.url}
 	for i, o := range ops {
 		in.Entries = append(in.Entries, types.ChangeMessageVisibilityBatchRequestEntry{
 			Id: entryID(i), ReceiptHandle: &o.h.handle, VisibilityTimeout: timeout(o.by)})
 	}
-	out, err := b.clients.settle.ChangeMessageVisibilityBatch(ctx, in)
+	out, err := b.clients.settle.ChangeMessageVisibilityBatch(ctx, in, once)
 	if err != nil {
 		return slices.Repeat([]*failure{failed(err)}, len(ops))
 	}
@@ -278,7 +311,7 @@ func entryID(i int) *string { return new(strconv.Itoa(i)) }
 
 // outcomes sorts the answers of a batch by entry. One without an answer is tried again.
 func outcomes(n int, ok []*string, bad []types.BatchResultErrorEntry) []*failure {
-	fails := slices.Repeat([]*failure{{class: temporary, code: "NoAnswer", err: errors.New("the answer does not mention the entry")}}, n)
+	fails := slices.Repeat([]*failure{{class: temporary, code: "NoAnswer", err: errors.New("the answer does not mention the entry"), silent: true}}, n)
 	set := func(id *string, f *failure) {
 		if i, err := strconv.Atoi(deref(id)); err == nil && i >= 0 && i < n {
 			fails[i] = f

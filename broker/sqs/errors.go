@@ -3,6 +3,8 @@ package sqs
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -28,9 +30,10 @@ const (
 
 // failure is one error of SQS, of a call or of an entry in a batch.
 type failure struct {
-	class class
-	code  string // canonical: without prefix
-	err   error
+	class  class
+	code   string // canonical: without prefix
+	err    error
+	silent bool // no answer of SQS: it may have been done all the same
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -54,7 +57,7 @@ func failed(err error) *failure {
 	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
-		return &failure{temporary, "", err} // the network, a cut body, a context
+		return &failure{class: temporary, err: err, silent: !unsent(err)} // the network, a cut body, a context
 	}
 	f := &failure{class: invalid, code: canonical(api.ErrorCode()), err: err}
 	switch {
@@ -67,10 +70,21 @@ func failed(err error) *failure {
 	default:
 		f.class = classOf(f.code, api.ErrorMessage(), api.ErrorFault() == smithy.FaultClient)
 		if r, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && r.HTTPStatusCode() >= 500 {
-			f.class = temporary
+			f.class, f.silent = temporary, isGateways(r.HTTPStatusCode())
 		}
 	}
 	return f
+}
+
+// unsent knows the errors of a request that did not leave.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// isGateways knows the answers of something in between that got none itself.
+func isGateways(status int) bool {
+	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
 }
 
 // failedEntry reads the failure of one entry.

@@ -15,3 +15,6 @@ func Expire(b *Broker, d broker.Delivery) (handle string) {
 	h.deadline = time.Now()
 	return h.handle
 }
+
+// Passed says whether t is over at now.
+var Passed = passed

@@ -250,3 +250,72 @@ func TestGroupComesBackAfterItsFirstLapsed(t *testing.T) {
 		s.depth(0, 0)
 	})
 }
+
+// SQS hands a held message out again, before its deadline as this process sees it: the
+// newer hand-out is the one that counts, and what waited behind the older one follows it.
+func TestNewerHandOutOfAGroup(t *testing.T) {
+	onFIFO(t, func(s *stage) {
+		b := s.open()
+		s.inGroup("g", "g1", "g2", "g3")
+		old := s.receiveUpTo(b, 10)[0]
+		s.srv.Advance(visibility) // for the server the time is over
+		got := s.receiveUpTo(b, 10)
+		if !slices.Equal(bodies(got), []string{"g1"}) || got[0].Receives != 2 {
+			t.Fatalf("received %v for the %d. time", bodies(got), got[0].Receives)
+		}
+		_, err := b.Extend(s.Context(), old, time.Hour)
+		s.is("extend the old one", err, broker.ErrNotHeld)
+		s.is("ack the old one", b.Ack(s.Context(), old), broker.ErrNotHeld)
+		s.ackAll(b, got)
+		for _, want := range []string{"g2", "g3"} {
+			got := s.receive(b, 1, time.Second)
+			if !slices.Equal(bodies(got), []string{want}) {
+				t.Fatalf("received %v, want %s", bodies(got), want)
+			}
+			s.ackAll(b, got)
+		}
+		s.depth(0, 0)
+		if st := b.State(); st.Held != 0 || st.Parked != 0 || st.Lost != 1 {
+			t.Errorf("state: %+v", st)
+		}
+	})
+}
+
+// A group that no Receive waits for goes back whole, last one first.
+func TestUnwantedGroupGoesBack(t *testing.T) {
+	onFIFO(t, func(s *stage) {
+		a := s.open()
+		s.inGroup("g", "g1", "g2", "g3")
+		s.srv.Script(sqsfake.Fault{Action: "ReceiveMessage", After: time.Second}) // they are on their way
+		s.stopPollingSlowly(a)
+		time.Sleep(time.Second)
+		s.depth(3, 0)
+		if got := s.changes(); !slices.Equal(got, []string{"g3=0", "g2=0", "g1=0"}) {
+			t.Errorf("visibility changes %v", got)
+		}
+		if st := a.State(); st.Parked != 0 || st.Held != 0 {
+			t.Errorf("state: %+v", st)
+		}
+	})
+}
+
+// The first of a group is corrupt: all of it goes back, last one first.
+func TestCorruptHeadOfAGroup(t *testing.T) {
+	onFIFO(t, func(s *stage) {
+		b := s.open()
+		s.inGroup("g", "g1", "g2", "g3")
+		s.srv.Script(sqsfake.Fault{Action: "ReceiveMessage", BadMD5: []int{0}})
+		s.none(b, 500*time.Millisecond)
+		if got := s.changes(); !slices.Equal(got, []string{"g3=1", "g2=1", "g1=1"}) {
+			t.Errorf("visibility changes %v", got)
+		}
+		for _, want := range []string{"g1", "g2", "g3"} {
+			ds := s.receive(b, 1, 2*time.Second)
+			if !slices.Equal(bodies(ds), []string{want}) {
+				t.Errorf("received %v, want %s", bodies(ds), want)
+			}
+			s.ackAll(b, ds)
+		}
+		s.depth(0, 0)
+	})
+}

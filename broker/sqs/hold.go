@@ -18,7 +18,7 @@ type hold struct {
 	msg     types.Message
 	arrived time.Time
 
-	// deadline is when SQS takes the message back, by this process's monotonic clock
+	// deadline is when SQS takes the message back, by this process's clocks
 	// and rather early than late. After it a visibility change with the handle would
 	// act on whoever holds the message then, so none is sent.
 	deadline time.Time
@@ -32,7 +32,11 @@ type hold struct {
 }
 
 // lapsed says that nothing but a delete may be sent for h any more. Broker.mu is held.
-func (h *hold) lapsed(now time.Time) bool { return h.lost || !now.Before(h.deadline) }
+func (h *hold) lapsed(now time.Time) bool { return h.lost || passed(h.deadline, now) }
+
+// passed says that t is over, by either clock: the monotonic one stands still while a
+// machine sleeps, and the wall clock may be set back.
+func passed(t, now time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
 // group is what this process has of one FIFO group, in order. Only the first is handed
 // out; those behind it are parked here until it was acknowledged.

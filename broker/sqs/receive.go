@@ -185,10 +185,7 @@ func (b *Broker) openPolls() {
 	if b.closed {
 		return
 	}
-	wanted := 0
-	for _, w := range b.waiters {
-		wanted += w.n
-	}
+	wanted := b.wants()
 	for p := range b.polls {
 		wanted -= p.n
 	}
@@ -228,7 +225,18 @@ func (b *Broker) wanted(p *poll) bool {
 		return false
 	}
 	p.since = time.Now()
+	if p.attempt == "" { // an attempt is repeated as it was
+		p.n = min(p.n, b.wants())
+	}
 	return true
+}
+
+// wants is how many deliveries those who wait want. b.mu is held.
+func (b *Broker) wants() (n int) {
+	for _, w := range b.waiters {
+		n += w.n
+	}
+	return n
 }
 
 // receipts is the answer to one receive. handed is when the server began to answer,
@@ -270,6 +278,11 @@ func (b *Broker) ask(p *poll) (receipts, error) {
 	if t := first.Load(); t != nil { // a large body may have taken its time
 		r.handed = *t
 	}
+	// Nor does the server wait longer than it was asked to. What came after that lay
+	// unread, in the network or before a process that was frozen.
+	if latest := now.Add(b.cfg.Wait); passed(latest, r.handed) {
+		r.handed = latest
+	}
 	return r, nil
 }
 
@@ -294,6 +307,7 @@ func (b *Broker) took(p *poll, got receipts, err error) time.Duration {
 	if len(got.messages) == 0 {
 		b.stats.Empty++
 		b.target = 1
+		p.attempt = "" // it was answered
 		if now.Sub(p.since) < quick {
 			return b.pauses.NextBackOff()
 		}

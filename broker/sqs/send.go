@@ -36,7 +36,7 @@ const (
 )
 
 // Publish stores ms in the queue, up to ten and 1 MiB with each request, one request
-// after the other.
+// after the other; on a FIFO queue those of a group one by one, so that they stay in order.
 //
 // On a FIFO queue a message is in the group of its attribute MessageGroupId. Without one
 // it is a group of its own: nothing waits for it, and its place among others is not
@@ -84,8 +84,9 @@ func (b *Broker) publish(ctx context.Context, ms []broker.Message) error {
 		}
 		es = append(es, e)
 	}
-	for _, part := range parts(es, q.maxBody) {
+	for _, part := range parts(es, q) {
 		if err := b.sendAll(ctx, q.url, part); err != nil {
+			b.vanished(err)
 			return sendError(ctx, err)
 		}
 	}
@@ -187,18 +188,19 @@ func size(e types.SendMessageBatchRequestEntry) int {
 	return n
 }
 
-// parts cuts entries into requests. maxBody says which limit the server has for a
-// whole request.
-func parts(es []types.SendMessageBatchRequestEntry, maxBody int) [][]types.SendMessageBatchRequestEntry {
+// parts cuts entries into requests. The largest message of a queue says which limit the
+// server has for a whole request. On a FIFO queue a request has one message of a group: SQS may
+// store any part of a request, and what is sent again must not come behind its successors.
+func parts(es []types.SendMessageBatchRequestEntry, q *queue) [][]types.SendMessageBatchRequestEntry {
 	limit := maxMessage
-	if maxBody < maxMessage {
-		limit = max(maxBody, oldMaxMessage)
+	if q.maxBody < maxMessage {
+		limit = max(q.maxBody, oldMaxMessage)
 	}
 	var out [][]types.SendMessageBatchRequestEntry
 	sum := 0
 	for _, e := range es {
 		last := len(out) - 1
-		if last < 0 || len(out[last]) == batchSize || sum+size(e) > limit {
+		if last < 0 || len(out[last]) == batchSize || sum+size(e) > limit || q.fifo && hasGroup(out[last], *e.MessageGroupId) {
 			out, sum = append(out, nil), 0
 			last++
 		}
@@ -206,6 +208,10 @@ func parts(es []types.SendMessageBatchRequestEntry, maxBody int) [][]types.SendM
 		sum += size(e)
 	}
 	return out
+}
+
+func hasGroup(es []types.SendMessageBatchRequestEntry, group string) bool {
+	return slices.ContainsFunc(es, func(e types.SendMessageBatchRequestEntry) bool { return *e.MessageGroupId == group })
 }
 
 // sendAll sends entries to a queue until every one is stored. The SDK repeats a

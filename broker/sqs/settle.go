@@ -204,7 +204,7 @@ func (b *Broker) delete(h *hold, s *settlement) error {
 	f := o.fail
 	if f != nil && f.class == invalid {
 		// The message comes again and the ledger answers it; there is nothing to repeat.
-		f = &failure{gone, f.code, f.err}
+		f = &failure{class: gone, code: f.code, err: f.err}
 	}
 	switch {
 	case f == nil:

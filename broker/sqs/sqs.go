@@ -136,7 +136,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return nil
+		return b.idle(ctx) // the first one does it
 	}
 	b.closed = true
 	close(b.stopping)

@@ -83,6 +83,16 @@ func (b *Broker) known() *queue {
 	return b.queue
 }
 
+// vanished has the queue asked for anew, and made anew where that is allowed, when err
+// says that it is not there.
+func (b *Broker) vanished(err error) {
+	if f, ok := errors.AsType[*failure](err); ok && f.class == missing {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.queue = nil
+	}
+}
+
 // lookUp asks for the queue and its dead-letter queue, and makes what is missing where
 // that is allowed.
 func (b *Broker) lookUp(ctx context.Context) (*queue, error) {

@@ -217,6 +217,8 @@ func (f Fault) answer(o outcome) outcome {
 			status: cmp.Or(f.Status, http.StatusServiceUnavailable), header: http.Header{"Content-Type": {"text/html"}},
 			body: []byte("<html><body><h1>The service is not available</h1></body></html>"),
 		}
+	case Mute:
+		return outcome{status: http.StatusOK, body: []byte("{}")}
 	case Close, Reset, Cut, Half:
 		o.kind = f.Kind
 	}

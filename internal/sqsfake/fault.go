@@ -15,6 +15,7 @@ const (
 	Close  Kind = "close"  // the connection ends before any header: EOF
 	Reset  Kind = "reset"  // the same with a TCP reset
 	Cut    Kind = "cut"    // 200, and the connection ends in mid-body
+	Mute   Kind = "mute"   // 200 and an empty answer
 	Half   Kind = "half"   // 200 and half of the body, ended as if that were all
 	Hold   Kind = "hold"   // nothing until Release, then the answer
 )
@@ -76,7 +77,7 @@ func (f Fault) check(o Options) error {
 		if f.Error.Type == "" && f.Error.Code == "" {
 			return fmt.Errorf("a fault of kind %s needs an Error", f.Kind)
 		}
-	case Answer, Page, Close, Reset, Cut, Half, Hold:
+	case Answer, Page, Mute, Close, Reset, Cut, Half, Hold:
 	default:
 		return fmt.Errorf("there is no fault of kind %q", f.Kind)
 	}
