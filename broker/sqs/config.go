@@ -42,7 +42,8 @@ type Config struct {
 	Visibility time.Duration
 
 	// Wait is how long a receive waits at the server for a message. Whole seconds, 1 s
-	// to 20 s. 0: 20 s. It is also how long Close may take.
+	// to 20 s. 0: the queue's own setting, or 20 s where it has none. It is also how long
+	// Close may take.
 	Wait time.Duration
 
 	// AWS has credentials, HTTP client and the like. Nil: the SDK's default chain
@@ -79,14 +80,15 @@ const (
 // settings is a Config with every default filled in, checked.
 type settings struct {
 	Config
-	fifo bool
+	fifo    bool
+	ownWait bool // the queue's setting counts, and Wait is what holds without one
 }
 
 // resolve fills in defaults and reports all faults at once.
 func (c Config) resolve() (*settings, error) {
 	s := &settings{Config: c, fifo: strings.HasSuffix(c.Queue, fifoSuffix)}
 	if s.Wait == 0 {
-		s.Wait = 20 * time.Second
+		s.Wait, s.ownWait = 20*time.Second, true
 	}
 	if s.Logger == nil {
 		s.Logger = slog.Default()
@@ -114,6 +116,14 @@ func (c Config) resolve() (*settings, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return s, nil
+}
+
+// waitAt is how long a receive waits at q.
+func (s *settings) waitAt(q *queue) time.Duration {
+	if s.ownWait && q.wait > 0 {
+		return q.wait
+	}
+	return s.Wait
 }
 
 // isURL tells a queue's URL from its name.

@@ -235,6 +235,29 @@ func TestServerThatNeverAnswers(t *testing.T) {
 	})
 }
 
+// The queue's own wait counts unless one is set, so that whoever owns the queue says how long
+// a worker may take to leave.
+func TestQueueSaysHowLongToWait(t *testing.T) {
+	for want, c := range map[string]struct {
+		own  string // of the queue
+		wait time.Duration
+	}{"2": {"2", 0}, "5": {"2", 5 * time.Second}, "20": {"0", 0}} {
+		onStage(t, func(s *stage) {
+			s.srv.CreateQueue("waits", map[string]string{"ReceiveMessageWaitTimeSeconds": c.own})
+			b := s.open(func(conf *sqs.Config) { conf.Queue, conf.Wait = "waits", c.wait })
+			s.srv.SendBodies("waits", "x")
+			s.ok("ack", b.Ack(s.Context(), s.receive(b, 1, time.Second)[0]))
+			var body map[string]json.RawMessage
+			if err := json.Unmarshal(s.srv.Calls("ReceiveMessage")[0].Body, &body); err != nil {
+				t.Fatal(err)
+			}
+			if string(body["WaitTimeSeconds"]) != want {
+				t.Errorf("a queue that waits %s s, configured %v: sent WaitTimeSeconds %s, want %s", c.own, c.wait, body["WaitTimeSeconds"], want)
+			}
+		})
+	}
+}
+
 // VisibilityTimeout goes out only when it is set, WaitTimeSeconds always.
 func TestVisibilityIsSentWhenSet(t *testing.T) {
 	for want, change := range map[string]func(*sqs.Config){

@@ -254,7 +254,7 @@ func (b *Broker) ask(p *poll) (receipts, error) {
 	}
 	now := time.Now()
 	in := &sqs.ReceiveMessageInput{
-		QueueUrl: &q.url, MaxNumberOfMessages: int32(p.n), WaitTimeSeconds: timeout(b.cfg.Wait),
+		QueueUrl: &q.url, MaxNumberOfMessages: int32(p.n), WaitTimeSeconds: timeout(b.cfg.waitAt(q)),
 		VisibilityTimeout:           timeout(b.cfg.Visibility), // 0 is not sent: it would override the queue's own
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		MessageAttributeNames:       []string{"All"},

@@ -31,6 +31,7 @@ type queue struct {
 	url        string
 	fifo       bool
 	visibility time.Duration
+	wait       time.Duration // of a receive, by the queue's own setting; 0: none
 	maxBody    int
 	attributes map[string]string
 	redrive    redrive
@@ -208,7 +209,7 @@ func (b *Broker) describe(ctx context.Context, url string) (*queue, error) {
 	}
 	a := out.Attributes
 	q := &queue{url: url, attributes: a, fifo: a[string(types.QueueAttributeNameFifoQueue)] == "true", maxBody: maxMessage,
-		visibility: seconds(a, types.QueueAttributeNameVisibilityTimeout)}
+		visibility: seconds(a, types.QueueAttributeNameVisibilityTimeout), wait: seconds(a, types.QueueAttributeNameReceiveMessageWaitTimeSeconds)}
 	if n, err := strconv.Atoi(a[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil && n > 0 {
 		q.maxBody = n
 	}

@@ -17,9 +17,6 @@ type Broker struct {
 	Most int
 	// TakesBack says that a delivery comes again while the process that has it is frozen.
 	TakesBack bool
-	// SlowToLeave says that an idle worker takes up to 20 s to leave: a poll of SQS is
-	// not cut.
-	SlowToLeave bool
 
 	open func(*testing.T, Options) Queue
 }
@@ -62,9 +59,10 @@ var rungs = []int{1000, 5000, 15_000, 30_000, 60_000, 300_000, 900_000, 3_600_00
 
 // SQS gives every World a queue of the emulator, whose calls take as long as its queue
 // is (internal/sqstest).
-var SQS = Broker{Name: "SQS", Most: 180, TakesBack: true, SlowToLeave: true, open: func(t *testing.T, o Options) Queue {
+var SQS = Broker{Name: "SQS", Most: 180, TakesBack: true, open: func(t *testing.T, o Options) Queue {
 	srv := sqstest.Start(t)
-	q := srv.Queue(t, sqstest.Spec{Dead: true, MaxReceives: o.MaxReceives, Visibility: cmp.Or(o.Visibility, 20*time.Second)})
+	q := srv.Queue(t, sqstest.Spec{Dead: true, MaxReceives: o.MaxReceives, Visibility: cmp.Or(o.Visibility, 20*time.Second),
+		Attributes: map[string]string{"ReceiveMessageWaitTimeSeconds": "2"}}) // a worker that leaves waits for the end of its poll
 	return Queue{
 		Env: map[string]string{"PAIDONCE_BROKER_URL": "sqs:", "PAIDONCE_BROKER_QUEUE": q.Name, "PAIDONCE_BROKER_ENDPOINT": srv.Endpoint(),
 			"PAIDONCE_BROKER_REGION": sqstest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},

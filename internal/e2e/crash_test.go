@@ -65,7 +65,7 @@ func killedAtRandom(t *testing.T, b Broker) {
 		}
 	}
 	w.resolve(&expect, held)
-	w.Stop(procs...)
+	w.Leave(procs...)
 	w.Check(expect)
 }
 
@@ -169,6 +169,6 @@ func frozenWorkerReports(t *testing.T, broker Broker) {
 		t.Errorf("%d requests; the answer is not the frozen worker's\n%s", w.Models.Requests(), story(j))
 	}
 	w.UntilQuiet()
-	w.Stop(a, b)
+	w.Leave(a, b)
 	w.Check(Expect{})
 }

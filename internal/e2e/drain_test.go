@@ -12,7 +12,7 @@ import (
 
 const drainOver = "drain time is over"
 
-// The same on SQS, side by side: most of the time their workers wait for the end of a poll.
+// The same on SQS, side by side: their workers wait for the end of a poll.
 func TestDrainOnSQS(t *testing.T) {
 	for name, proof := range map[string]func(*testing.T, Broker){"finishes": drainFinishesCalls, "records": drainRecordsCalls, "flushes": leavingFlushesAcks} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func drainRecordsCalls(t *testing.T, b Broker) {
 	next := w.Start("next")
 	w.UntilQuiet()
 	next.Says(`"decision":"hold"`)
-	w.Stop(next)
+	w.Leave(next)
 	w.Check(e)
 	if n := w.Models.Requests(); n != len(docs) {
 		t.Errorf("%d requests for %d calls", n, len(docs))

@@ -26,7 +26,7 @@ func TestDuplicatesArePaidOnce(t *testing.T) {
 		if n := w.Sum("paidonce_calls_avoided_total"); n != float64(keys*(times-1)) {
 			t.Errorf("%v calls avoided, want %d", n, keys*(times-1))
 		}
-		w.Stop(w.procs...)
+		w.Leave(w.procs...)
 		w.Check(Expect{})
 	})
 }
@@ -54,6 +54,6 @@ func TestCallOutlastsVisibility(t *testing.T) {
 	if n := w.Sum("paidonce_visibility_extensions_total", `result="ok"`); n < float64(3*len(docs)) {
 		t.Errorf("%v extensions of %d deliveries, each held for three visibility timeouts", n, len(docs))
 	}
-	w.Stop(p, idle)
+	w.Leave(p, idle)
 	w.Check(Expect{})
 }

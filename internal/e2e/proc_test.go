@@ -111,18 +111,6 @@ func (p *Proc) Term() { p.w.t.Helper(); p.Signal(syscall.SIGTERM) }
 // Leave is Term, and waits for exit 0.
 func (p *Proc) Leave() { p.w.t.Helper(); p.w.Leave(p) }
 
-// Stop ends processes where leaving is not the point: they leave if that is quick.
-func (w *World) Stop(procs ...*Proc) {
-	w.t.Helper()
-	if !w.broker.SlowToLeave {
-		w.Leave(procs...)
-		return
-	}
-	for _, p := range procs {
-		p.Kill()
-	}
-}
-
 // Leave asks all of them to leave at once, and waits for exit 0.
 func (w *World) Leave(procs ...*Proc) {
 	w.t.Helper()
