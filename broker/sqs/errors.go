@@ -57,7 +57,7 @@ func failed(err error) *failure {
 	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
-		return &failure{class: temporary, err: err, silent: !unsent(err)} // the network, a cut body, a context
+		return &failure{class: temporary, err: err, silent: !unsent(err) && !isAnswer(err)} // the network, a cut body, a context
 	}
 	f := &failure{class: invalid, code: canonical(api.ErrorCode()), err: err}
 	switch {
@@ -70,7 +70,7 @@ func failed(err error) *failure {
 	default:
 		f.class = classOf(f.code, api.ErrorMessage(), api.ErrorFault() == smithy.FaultClient)
 		if r, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && r.HTTPStatusCode() >= 500 {
-			f.class, f.silent = temporary, isGateways(r.HTTPStatusCode())
+			f.class, f.silent = temporary, !isAnswer(err)
 		}
 	}
 	return f
@@ -82,9 +82,15 @@ func unsent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// isGateways knows the answers of something in between that got none itself.
-func isGateways(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
+// isAnswer knows a refusal, by SQS or by something in between that did not pass the request
+// on. A gateway that got no answer itself knows nothing.
+func isAnswer(err error) bool {
+	r, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if !ok {
+		return false
+	}
+	status := r.HTTPStatusCode()
+	return status >= http.StatusBadRequest && status != http.StatusBadGateway && status != http.StatusGatewayTimeout
 }
 
 // failedEntry reads the failure of one entry.

@@ -280,7 +280,7 @@ func (b *Broker) ask(p *poll) (receipts, error) {
 	}
 	// Nor does the server wait longer than it was asked to. What came after that lay
 	// unread, in the network or before a process that was frozen.
-	if latest := now.Add(b.cfg.Wait); passed(latest, r.handed) {
+	if latest := now.Add(b.cfg.waitAt(q)); passed(latest, r.handed) {
 		r.handed = latest
 	}
 	return r, nil
