@@ -171,7 +171,7 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 		c.slots.poll(ctx, func(ctx context.Context) { ds, err = c.cfg.Source.Receive(ctx, n) })
 		c.slots.give(n - len(ds))
 		for _, d := range ds {
-			c.runs.Go(func() { c.deliver(ctx, paid, d) })
+			c.runs.Go(func() { c.deliver(ctx, paid, c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})) })
 		}
 		switch {
 		case err == nil:

@@ -22,38 +22,49 @@ var (
 
 // execute runs the handler under its lease and concludes the run. nil: the delivery is
 // settled.
-func (c *Consumer) execute(ctx, paid context.Context, w *work, in job.Input, claimed ledger.Claimed, from ledger.Origin) *later {
+func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *later {
 	started := time.Now()
-	w.log = w.log.With("run", claimed.Run, "fence", claimed.Lease.Fence)
+	lease, _ := c.owned(w)
+	w.log = w.log.With("run", number, "fence", lease.Fence)
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	over := time.AfterFunc(time.Until(claimed.Lease.Deadline), func() { cancel(errRunOver) })
+	over := time.AfterFunc(time.Until(lease.Deadline), func() { cancel(errRunOver) })
 	defer over.Stop()
-	c.owns(w, claimed.Lease, cancel)
+	c.owns(w, lease, cancel)
 
-	run := job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: claimed.Lease, Number: claimed.Run, Who: c.cfg.Name, Origin: from.Clean(), Paid: paid,
-		Ended: func() error { return context.Cause(wctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
-		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
-	})
-	out, err := c.handle(wctx, w, run, in)
-	state, again := c.conclude(wctx, paid, w, run, claimed.Run, out, err)
+	run := c.newRun(wctx, paid, w, number)
+	out, err := c.handle(wctx, w, run)
+	state, again := c.conclude(wctx, paid, w, run, number, out, err)
 	c.trace.ended(w.job, state, started.Sub(w.since), time.Since(started))
 	return again
 }
 
-func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run, in job.Input) ([]byte, error) {
+func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
+	lease, _ := c.owned(w)
+	return job.NewRun(job.RunConfig{
+		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
+		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
+		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
+	})
+}
+
+func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run) ([]byte, error) {
 	if w.undecodable != nil {
 		return nil, job.Fail(w.undecodable)
 	}
-	out, err := w.handler.Run(ctx, run, in)
+	out, err := w.handler.Run(ctx, run, w.in)
+	return out, c.told(ctx, w, run, err)
+}
+
+// told is the error of a run whose handler has returned err.
+func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) error {
 	if p, ok := errors.AsType[*job.PanicError](err); ok {
 		w.log.ErrorContext(ctx, "handler panicked", "panic", p.Value, "stack", string(p.Stack))
 	}
 	if sticky := run.Sticky(); sticky != nil && !errors.Is(err, sticky) {
 		err = errors.Join(sticky, err) // the handler swallowed it, or tells it in its own words
 	}
-	return out, err
+	return err
 }
 
 // conclude makes the end of a run durable, then settles its delivery, or says when it

@@ -11,36 +11,47 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
 
 // deliver deals with one delivery from beginning to end: decode, look and claim, run,
 // complete, acknowledge. Whatever happens, the delivery is settled or given back.
-func (c *Consumer) deliver(ctx, paid context.Context, d broker.Delivery) {
-	w := c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})
-	w.log = c.log.With("message_id", d.ID)
+//
+// A handler runs, and waits for models, on top of deliver, process, turn and execute, with
+// thousands beside it. They keep their frames small: what is large lies in work, or
+// belongs to a function that has returned by then.
+func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
 	defer c.end(w)
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
+	if c.read(ctx, w) {
+		c.process(ctx, paid, w)
+	}
+}
+
+// read finds out what the delivery asks for. What cannot be read it settles, and reports false.
+func (c *Consumer) read(ctx context.Context, w *work) bool {
+	d := w.held.delivery()
+	w.log = c.log.With("message_id", d.ID)
 	m, err := c.cfg.decode(ctx, d.Message)
 	w.job = cmp.Or(m.job, "unknown")
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
-		return
+		return false
 	}
 	if err != nil {
 		c.deadLetter(ctx, w, err.Error())
-		return
+		return false
 	}
-	w.handler, w.log = m.handler, w.log.With("job", m.job, "key", m.in.Key.String())
-	c.process(ctx, paid, w, m.in, ledger.Request{
-		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)})
+	w.handler, w.log, w.in = m.handler, w.log.With("job", m.job, "key", m.in.Key.String()), m.in
+	w.request = ledger.Request{
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)}
+	return true
 }
 
 // revive runs a job that the ledger carries, from its stored input.
@@ -54,10 +65,10 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
-	in, err := h.Decode(s.Input)
-	w.undecodable = err
-	c.process(ctx, paid, w, in, ledger.Request{
-		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin})
+	w.in, w.undecodable = h.Decode(s.Input)
+	w.request = ledger.Request{
+		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
+	c.process(ctx, paid, w)
 }
 
 // panicked ends the work that died of a panic outside the handler: in a JobKey, in the
@@ -82,10 +93,10 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 
 // process deals with a job until its delivery is settled: in one turn, and one more after
 // each wait that is short enough to be spent here.
-func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) {
+func (c *Consumer) process(ctx, paid context.Context, w *work) {
 	log := w.log
 	for {
-		again := c.turn(ctx, paid, w, in, r)
+		again := c.turn(ctx, paid, w)
 		if again == nil || !c.wait(ctx, w, *again) {
 			return
 		}
@@ -94,42 +105,53 @@ func (c *Consumer) process(ctx, paid context.Context, w *work, in job.Input, r l
 }
 
 // turn claims the job and does what the verdict says. nil: the delivery is settled.
-func (c *Consumer) turn(ctx, paid context.Context, w *work, in job.Input, r ledger.Request) *later {
-	claimed, err := c.claim(ctx, w, r)
-	if errors.Is(err, ledger.ErrRequest) {
-		c.deadLetter(ctx, w, err.Error())
-		return nil
-	}
+func (c *Consumer) turn(ctx, paid context.Context, w *work) *later {
+	claimed, err := c.claim(ctx, w)
 	if err != nil {
-		w.log.WarnContext(ctx, "not claimed; given back", "error", err)
-		delay := c.cfg.Retry.First
-		if ctx.Err() != nil {
-			delay = 0 // this worker drains; another one should have it at once
-		}
-		c.nack(ctx, w, delay, true)
+		c.unclaimed(ctx, w, err)
 		return nil
 	}
 	if claimed.Verdict == ledger.Run {
-		c.owns(w, claimed.Lease, func(error) {}) // whatever happens from here, the run ends on record
+		c.owns(w, &claimed.Lease, func(error) {}) // whatever happens from here, the run ends on record
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
+	if claimed.Verdict == ledger.Run {
+		return c.execute(ctx, paid, w, claimed.Run)
+	}
+	return c.answer(ctx, w, claimed)
+}
+
+// unclaimed ends a delivery that the ledger did not judge.
+func (c *Consumer) unclaimed(ctx context.Context, w *work, err error) {
+	if errors.Is(err, ledger.ErrRequest) {
+		c.deadLetter(ctx, w, err.Error())
+		return
+	}
+	w.log.WarnContext(ctx, "not claimed; given back", "error", err)
+	delay := c.cfg.Retry.First
+	if ctx.Err() != nil {
+		delay = 0 // this worker drains; another one should have it at once
+	}
+	c.nack(ctx, w, delay, true)
+}
+
+// answer does what a verdict without a run asks for. nil: the delivery is settled.
+func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed) *later {
 	carried := claimed.Carrier == ledger.CarriedByLedger
 	switch claimed.Verdict {
-	case ledger.Run:
-		return c.execute(ctx, paid, w, in, claimed, r.Origin)
 	case ledger.Saved, ledger.Purged:
 		c.avoid(ctx, w, claimed)
 	case ledger.HasFailed, ledger.IsCancelled:
 		w.log.InfoContext(ctx, "job ended without a result before", "verdict", claimed.Verdict.String())
 		c.ack(ctx, w)
 	case ledger.Busy, ledger.NotDue, ledger.HeldUnknown:
-		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(r.Input) <= ledger.InlineInput
+		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput
 		if !carried && !absorb {
 			return &later{in: c.lookIn(claimed), unused: true}
 		}
 		c.ack(ctx, w)
 	case ledger.Mismatch:
-		c.deadLetter(ctx, w, mismatch(r, claimed))
+		c.deadLetter(ctx, w, mismatch(&w.request, claimed))
 	default:
 		panic("consumer: verdict " + claimed.Verdict.String())
 	}
@@ -140,20 +162,20 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 
 // claim asks for the job until the ledger answers; a delivery that the drain
 // finds unclaimed is given back.
-func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger.Claimed, error) {
-	h := w.handler
+func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) {
+	h, r := w.handler, w.request
 	r.Action, r.Budget = h.Name(), h.Budget()
 	var asked bool // with this token, by this delivery or an earlier one
 	r.Token, asked = c.token(r.Key)
 	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
 	wait := again(100*time.Millisecond, 5*time.Second)
 	wait.MaxElapsedTime = 2 * time.Minute // then it is this message's fault, or nobody's soon
-	claimed, err := backoff.RetryWithData(func() (ledger.Claimed, error) {
+	claimed, err := backoff.RetryWithData(func() (*ledger.Claimed, error) {
 		if ctx.Err() != nil {
-			return ledger.Claimed{}, backoff.Permanent(context.Cause(ctx))
+			return nil, backoff.Permanent(context.Cause(ctx))
 		}
 		if !c.joined() {
-			return ledger.Claimed{}, errNotJoined
+			return nil, errNotJoined
 		}
 		cctx, cancel := settling(ctx)
 		defer cancel()
@@ -163,9 +185,9 @@ func (c *Consumer) claim(ctx context.Context, w *work, r ledger.Request) (ledger
 		case errors.Is(err, ledger.ErrClosed):
 			c.renewSoon()
 		case errors.Is(err, ledger.ErrRequest):
-			return got, backoff.Permanent(err)
+			return nil, backoff.Permanent(err)
 		}
-		return got, err
+		return &got, err
 	}, wait)
 	if err != nil && asked && !errors.Is(err, ledger.ErrRequest) {
 		c.mu.Lock()
@@ -197,7 +219,7 @@ func (c *Consumer) token(k ledger.Key) (t ledger.ID, orphan bool) {
 }
 
 // avoid answers a delivery of a finished job.
-func (c *Consumer) avoid(ctx context.Context, w *work, claimed ledger.Claimed) {
+func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) {
 	if w.held == nil {
 		return
 	}
@@ -214,7 +236,7 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed ledger.Claimed) {
 	c.ack(ctx, w)
 }
 
-func mismatch(r ledger.Request, claimed ledger.Claimed) string {
+func mismatch(r *ledger.Request, claimed *ledger.Claimed) string {
 	return fmt.Sprintf("PO406 key %s stands for job %s with input %s already; this message is job %s with input %s. It was not run; give it a key of its own",
 		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, r.Action, r.InputHash)
 }
@@ -224,6 +246,8 @@ type work struct {
 	held        *held // nil: the ledger carries it
 	job         string
 	handler     *job.Handler
+	in          job.Input
+	request     ledger.Request // of its claims; each is given a token of its own
 	log         *slog.Logger
 	since       time.Time
 	undecodable error // the stored input does not decode any more
@@ -283,10 +307,10 @@ func (c *Consumer) each(f func(*work)) {
 }
 
 // owns sets what the work may change, and how to stop it.
-func (c *Consumer) owns(w *work, l ledger.Lease, cancel context.CancelCauseFunc) {
+func (c *Consumer) owns(w *work, l *ledger.Lease, cancel context.CancelCauseFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.lease, w.cancel = &l, cancel
+	w.lease, w.cancel = l, cancel
 }
 
 // owned is the work's lease, nil before its claim.

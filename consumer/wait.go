@@ -24,7 +24,7 @@ type later struct {
 
 // lookIn is when to look at a job again that cannot run now. One look for each lease of
 // the owner is enough: while it lives its lease is renewed.
-func (c *Consumer) lookIn(claimed ledger.Claimed) time.Duration {
+func (c *Consumer) lookIn(claimed *ledger.Claimed) time.Duration {
 	switch claimed.Verdict {
 	case ledger.HeldUnknown:
 		return c.heldFor(claimed.RetryIn)

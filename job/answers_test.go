@@ -156,3 +156,23 @@ func TestDeafDialer(t *testing.T) {
 		t.Error("the connection is left open")
 	}
 }
+
+// TestLeftTooLate: where nobody waits because the attempt's time is over, that is the reason on
+// record, whichever of the two is heard of first.
+func TestLeftTooLate(t *testing.T) {
+	for _, c := range []struct {
+		left time.Duration
+		want error
+	}{{-time.Second, context.DeadlineExceeded}, {time.Hour, errCallerLeft}} {
+		x := &exchange{}
+		var stop context.CancelFunc
+		x.paid, stop = context.WithTimeout(t.Context(), c.left)
+		defer stop()
+		x.ctx, x.cancel = context.WithCancelCause(t.Context())
+		x.gate = newSendGate(x.ctx, nil)
+		x.leave()
+		if got := context.Cause(x.ctx); got != c.want {
+			t.Errorf("with %s left: %v, want %v", c.left, got, c.want)
+		}
+	}
+}

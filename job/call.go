@@ -123,14 +123,11 @@ const (
 // others say why there is no answer, with a class.
 func (c Call[In, Out]) Run(ctx context.Context, j *Run, in In) (Out, error) {
 	var none Out
-	if _, declared := j.calls[c.Name]; !declared {
-		return none, Failf("PO325 call %q is not in the Uses of its job", c.Name)
-	}
-	ref, err := c.ref(in)
+	q, err := newQuestion(&c, j, in)
 	if err != nil {
-		return none, Fail(err)
+		return none, err
 	}
-	v, err := j.once(ctx, ref, func() (any, error) { return c.answer(ctx, j, ref, in) })
+	v, err := j.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
 	if err != nil {
 		return none, err
 	}
@@ -138,33 +135,47 @@ func (c Call[In, Out]) Run(ctx context.Context, j *Run, in In) (Out, error) {
 	return out, nil
 }
 
-func (c Call[In, Out]) ref(in In) (ledger.CallRef, error) {
-	ref := ledger.CallRef{Name: c.Name}
-	var err error
+// question is a call of one run. Its methods are on the stack while an answer is waited for,
+// of thousands at once, so they pass pointers on and leave what is large to others.
+type question[In, Out any] struct {
+	Call[In, Out]
+	run *Run
+	ref ledger.CallRef
+	in  In
+}
+
+func newQuestion[In, Out any](c *Call[In, Out], j *Run, in In) (*question[In, Out], error) {
+	if _, declared := j.calls[c.Name]; !declared {
+		return nil, Failf("PO325 call %q is not in the Uses of its job", c.Name)
+	}
+	q := &question[In, Out]{*c, j, ledger.CallRef{Name: c.Name}, in}
 	switch c.Memo {
 	case ByInput:
-		ref.InputKey, err = inputKey(in)
+		var err error
+		if q.ref.InputKey, err = inputKey(in); err != nil {
+			return nil, Fail(err)
+		}
 	case EachCall:
-		ref.InputKey = ledger.NewID().String()
+		q.ref.InputKey = ledger.NewID().String()
 	}
-	return ref, err
+	return q, nil
 }
 
 // answer is the story of a call: look for a captured answer, else try the routes in
 // order until one answers or it is not safe to go on.
-func (c Call[In, Out]) answer(ctx context.Context, j *Run, ref ledger.CallRef, in In) (any, error) {
+func (q *question[In, Out]) answer(ctx context.Context) (any, error) {
 	for {
-		looked, err := j.look(ctx, ref)
+		looked, err := q.run.look(ctx, q.ref)
 		if err != nil {
 			return nil, err
 		}
 		if looked.Answer != nil {
-			return c.played(ctx, j, ref, *looked.Answer, in)
+			return q.played(ctx, looked.Answer)
 		}
 		if looked.Open > 0 { // of this very run: its own earlier attempt was not settled
-			return nil, j.stick(ErrHeld)
+			return nil, q.run.stick(ErrHeld)
 		}
-		v, o, err := c.routes(ctx, j, ref, looked.Late, in)
+		v, o, err := q.routes(ctx, looked.Late)
 		if o == nil || o.again != relook {
 			return v, err
 		}
@@ -173,54 +184,56 @@ func (c Call[In, Out]) answer(ctx context.Context, j *Run, ref ledger.CallRef, i
 
 // routes returns the answer of the first route that has one. A nil error with an
 // outcome of relook asks the caller to look again.
-func (c Call[In, Out]) routes(ctx context.Context, j *Run, ref ledger.CallRef, late int64, in In) (any, *outcome, error) {
+func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outcome, error) {
 	var o *outcome
-	var ends []outcome // the last of each route
+	var ends []*outcome // the last of each route
 	var errs []error
-	for _, rt := range c.Routes {
+	for i := range q.Routes {
+		rt := &q.Routes[i]
 		for n := 0; ; n++ {
 			var v any
 			var err error
-			v, o, err = c.attempt(ctx, j, ref, rt, late, in)
+			v, o, err = q.attempt(ctx, rt, late)
 			if o == nil || o.evidence.State == ledger.Received || o.again == aborted || o.again == relook {
 				return v, o, err
 			}
-			if o.evidence.State == ledger.Sent && !c.replayed(ctx, j) {
-				return nil, o, fmt.Errorf("%w: route %s: %w", j.stick(ErrHeld), rt.Name, o.err)
+			if o.evidence.State == ledger.Sent && !q.replayed(ctx) {
+				return nil, o, fmt.Errorf("%w: route %s: %w", q.run.stick(ErrHeld), rt.Name, o.err)
 			}
 			errs = append(errs, fmt.Errorf("route %s: %w", rt.Name, o.err))
-			if !c.Retry.wait(ctx, n, o) {
+			if !q.Retry.wait(ctx, n, o) {
 				break
 			}
 		}
-		ends = append(ends, *o)
+		ends = append(ends, o)
 	}
-	return nil, o, c.exhausted(ends, errs)
+	return nil, o, exhausted(q.Name, ends, errs)
 }
 
 // replayed reports whether the policy let this run go on past an unknown attempt
 // (J16o), which means accepting to pay twice. The ledger closes every open attempt of the
 // job with it, so the policies of their calls are asked too; one that begins
 // meanwhile is not past its timeout, and the ledger refuses then.
-func (c Call[In, Out]) replayed(ctx context.Context, j *Run) bool {
-	most := min(c.OnUnknown.Replays(), j.replays())
+func (q *question[In, Out]) replayed(ctx context.Context) bool {
+	j := q.run
+	most := min(q.OnUnknown.Replays(), j.replays())
 	if most == 0 {
 		return false
 	}
 	ctx, cancel := j.settling(ctx)
 	defer cancel()
 	err := j.cfg.Ledger.Replay(ctx, j.cfg.Lease, ledger.ReplayPolicy{
-		Max: most, Who: j.cfg.Who, Reason: "policy " + c.OnUnknown.String() + " of call " + c.Name})
+		Max: most, Who: j.cfg.Who, Reason: "policy " + q.OnUnknown.String() + " of call " + q.Name})
 	if err != nil {
-		j.cfg.Log.InfoContext(ctx, "replay not allowed now", "call", c.Name, "error", err)
+		j.cfg.Log.InfoContext(ctx, "replay not allowed now", "call", q.Name, "error", err)
 	}
 	return err == nil
 }
 
 // exhausted is the error of a call that no route answered: as soon as waiting helps
 // on one of them the job is to be tried again, and it is permanent when it helps on none.
-func (c Call[In, Out]) exhausted(ends []outcome, errs []error) error {
-	err := fmt.Errorf("call %s has no answer: %w", c.Name, errors.Join(errs...))
+func exhausted(call string, ends []*outcome, errs []error) error {
+	err := fmt.Errorf("call %s has no answer: %w", call, errors.Join(errs...))
 	in, again := time.Duration(0), false
 	for _, o := range ends {
 		wait := o.wait
@@ -243,46 +256,50 @@ func (c Call[In, Out]) exhausted(ends []outcome, errs []error) error {
 }
 
 // attempt sends one request and classifies its end.
-func (c Call[In, Out]) attempt(ctx context.Context, j *Run, ref ledger.CallRef, rt Route[In, Out], late int64, in In) (any, *outcome, error) {
-	id := ledger.NewID()
-	a := &Attempt{run: j, spec: ledger.Attempt{ID: id, Call: ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: c.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
-	j.began(id, c.OnUnknown)
-	v, o, err := c.do(ctx, a, rt, in)
+func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], late int64) (any, *outcome, error) {
+	a := q.begin(rt, late)
+	v, o, err := q.do(ctx, a, rt)
 	if o == nil || o.evidence.State != ledger.Sent {
-		j.over(id)
+		q.run.over(a.spec.ID)
 	}
 	if o != nil && o.evidence.State == ledger.Received {
-		j.use(id)
+		q.run.use(a.spec.ID)
 	}
 	return v, o, err
 }
 
+func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
+	id := ledger.NewID()
+	q.run.began(id, q.OnUnknown)
+	return &Attempt{run: q.run, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
+		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
+}
+
 // played runs a route on a saved answer.
-func (c Call[In, Out]) played(ctx context.Context, j *Run, ref ledger.CallRef, ans ledger.Captured, in In) (any, error) {
-	j.use(ans.Attempt)
-	rt := c.Routes[0]
-	for _, r := range c.Routes {
-		if r.Name == ans.Route {
-			rt = r
+func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (any, error) {
+	q.run.use(ans.Attempt)
+	rt := &q.Routes[0]
+	for i := range q.Routes {
+		if q.Routes[i].Name == ans.Route {
+			rt = &q.Routes[i]
 		}
 	}
-	j.cfg.Saw(Seen{Call: c.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
+	q.run.cfg.Saw(Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
 	if ans.Response.Codec == codecJSON {
 		var v Out
 		if err := json.Unmarshal(ans.Response.Body, &v); err != nil {
-			return nil, fmt.Errorf("PO332 saved answer of call %s does not read as %T: %w", c.Name, v, err)
+			return nil, fmt.Errorf("PO332 saved answer of call %s does not read as %T: %w", q.Name, v, err)
 		}
 		return v, nil
 	}
-	a := &Attempt{run: j, replay: &ans.Response, spec: ledger.Attempt{ID: ans.Attempt, Call: ref, Route: rt.Name,
+	a := &Attempt{run: q.run, replay: &ans.Response, spec: ledger.Attempt{ID: ans.Attempt, Call: q.ref, Route: rt.Name,
 		Provider: rt.Provider, Model: rt.Model, ClientRequestID: ans.Attempt.String(), Timeout: rt.Timeout}}
-	v, _, err := c.do(ctx, a, rt, in)
+	v, _, err := q.do(ctx, a, rt)
 	return v, err
 }
 
 // do runs user code for one attempt. Its panic is passed on after the outcome is fixed.
-func (c Call[In, Out]) do(ctx context.Context, a *Attempt, rt Route[In, Out], in In) (v any, o *outcome, err error) {
+func (q *question[In, Out]) do(ctx context.Context, a *Attempt, rt *Route[In, Out]) (v any, o *outcome, err error) {
 	pctx, cancel := a.run.paid(ctx, rt.Timeout)
 	defer cancel()
 	a.paid = pctx
@@ -292,14 +309,14 @@ func (c Call[In, Out]) do(ctx context.Context, a *Attempt, rt Route[In, Out], in
 			a.close(ctx, nil, errors.New("the route panicked"))
 		}
 	}()
-	out, err := rt.Do(pctx, a, in)
+	out, err := rt.Do(pctx, a, q.in)
 	finished = true
 	o = a.close(ctx, out, err)
 	switch {
 	case o == nil: // nothing was sent
 		return out, nil, err
 	case o.evidence.State == ledger.Received && err != nil:
-		return nil, o, fmt.Errorf("call %s was answered, and the answer is kept: %w", c.Name, err)
+		return nil, o, fmt.Errorf("call %s was answered, and the answer is kept: %w", q.Name, err)
 	case o.evidence.State == ledger.Received:
 		return out, o, nil
 	case o.err == nil:

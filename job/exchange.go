@@ -26,6 +26,7 @@ type exchange struct {
 	caller  *http.Request // user code's
 	request *http.Request // the wire's
 	flavour flavour
+	paid    context.Context // the attempt's
 	ctx     context.Context // of the wire: it lasts as long as the attempt may
 	cancel  context.CancelCauseFunc
 	gate    *sendGate
@@ -56,7 +57,7 @@ func newExchange(a *Attempt, req *http.Request) *exchange {
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
 	stop := context.AfterFunc(paid, func() { cancel(context.Cause(paid)) })
-	x.ctx, x.cancel = ctx, func(err error) { stop(); cancel(err); done() }
+	x.paid, x.ctx, x.cancel = paid, ctx, func(err error) { stop(); cancel(err); done() }
 	return x
 }
 
@@ -73,10 +74,22 @@ func (x *exchange) traced() context.Context {
 	})
 }
 
-// leave says that nobody waits. A request that is not out yet is stopped.
+// leave says that nobody waits. A request that is not out yet is stopped; where nobody waits
+// because the attempt's time is over, that is why.
 func (x *exchange) leave() {
 	if x.gate.leave() {
-		x.cancel(errCallerLeft)
+		x.cancel(cmp.Or(context.Cause(x.paid), errCallerLeft))
+	}
+}
+
+// left is the answer for a caller whose context has ended.
+func (x *exchange) left() *http.Response {
+	x.leave()
+	select {
+	case <-x.answered: // it came in the same moment
+		return x.answer
+	default:
+		return synthetic(x.caller, "left", fmt.Errorf("%w: %w", errWaiting, context.Cause(x.caller.Context())))
 	}
 }
 
@@ -85,7 +98,9 @@ func (x *exchange) run() {
 	defer close(x.ended)
 	defer x.cancel(context.Canceled)
 	defer x.rescue()
-	resp, err := x.wire.send(x.request)
+	request := x.request
+	x.request = nil // it is not kept while the answer is waited for
+	resp, err := x.wire.send(request)
 	if err != nil {
 		x.broken(err)
 		return

@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,39 +53,42 @@ func newGuard(a *Attempt) http.RoundTripper {
 // there is one. It returns no errors: both model SDKs repeat a request that has no
 // response, whatever the error, and obey a header of one that has.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := g.take(); err != nil {
-		closeBody(req)
-		return synthetic(req, "refused", err), nil
-	}
-	if g.a.replay != nil {
-		closeBody(req)
-		resp, err := decodeResponse(g.a.replay, req)
-		if err != nil {
-			return synthetic(req, "damaged", err), nil
-		}
-		resp.Header.Set(retryHeader, "false")
+	x, resp := g.begin(req)
+	if x == nil {
 		return resp, nil
-	}
-	x, err := g.prepare(req)
-	if err != nil {
-		if !g.a.used() {
-			g.a.finish(outcome{evidence: notSent("request"), again: never, err: err})
-		}
-		return synthetic(req, "not_sent", err), nil
 	}
 	go x.run()
 	select {
 	case <-x.answered:
 		return x.answer, nil
 	case <-req.Context().Done():
+		return x.left(), nil
 	}
-	x.leave()
-	select {
-	case <-x.answered: // it came in the same moment
-		return x.answer, nil
-	default:
-		return synthetic(req, "left", fmt.Errorf("%w: %w", errWaiting, context.Cause(req.Context()))), nil
+}
+
+// begin makes the attempt's exchange, or the answer if there is to be none.
+func (g *guard) begin(req *http.Request) (*exchange, *http.Response) {
+	if err := g.take(); err != nil {
+		closeBody(req)
+		return nil, synthetic(req, "refused", err)
 	}
+	if g.a.replay != nil {
+		closeBody(req)
+		resp, err := decodeResponse(g.a.replay, req)
+		if err != nil {
+			return nil, synthetic(req, "damaged", err)
+		}
+		resp.Header.Set(retryHeader, "false")
+		return nil, resp
+	}
+	x, err := g.prepare(req)
+	if err != nil {
+		if !g.a.used() {
+			g.a.finish(outcome{evidence: notSent("request"), again: never, err: err})
+		}
+		return nil, synthetic(req, "not_sent", err)
+	}
+	return x, nil
 }
 
 // take hands out the attempt's one request.

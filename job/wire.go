@@ -27,7 +27,6 @@ type wire struct {
 
 const (
 	gzipCoding = "gzip"
-	readBuffer = 1 << 10  // kept while the answer is waited for; bodies are read past it
 	maxHeader  = 10 << 20 // bytes of a response before its body; net/http's own limit
 )
 
@@ -49,7 +48,8 @@ func (w *wire) send(req *http.Request) (*http.Response, error) {
 	// On a goroutine of its own: a server may answer, with a refusal mostly, before it
 	// has read all.
 	go c.write(w, req)
-	resp, err := c.read(req)
+	// What is waited for needs no more of the request, which is gone with its writing.
+	resp, err := c.read(req.Method, req.Header.Get("Accept-Encoding") == gzipCoding)
 	if err != nil {
 		c.Close()
 		return nil, cmp.Or(context.Cause(ctx), c.wrote, err)
@@ -135,6 +135,8 @@ type wireConn struct {
 	written chan struct{} // closed when nothing is written any more
 	wrote   error         // why the request is not out whole; to be read after written
 	left    int64         // bytes that may be read until the body begins
+	first   [1]byte       // of the response
+	ahead   int           // bytes of first that are still to be read
 }
 
 // write sends the request. If that fails, no answer is waited for.
@@ -152,17 +154,18 @@ func (c *wireConn) write(w *wire, req *http.Request) {
 	}
 }
 
-// read waits for the response.
-func (c *wireConn) read(req *http.Request) (*http.Response, error) {
-	br := bufio.NewReaderSize(c, readBuffer)
-	if _, err := br.Peek(1); err != nil {
+// read waits for the response: for its first byte without a buffer.
+func (c *wireConn) read(method string, gzipped bool) (*http.Response, error) {
+	if _, err := io.ReadFull(c.Conn, c.first[:]); err != nil {
 		return nil, err
 	}
+	c.ahead = 1
 	if t := httptrace.ContextClientTrace(c.ctx); t != nil && t.GotFirstResponseByte != nil {
 		t.GotFirstResponseByte()
 	}
+	br := bufio.NewReader(c)
 	for {
-		resp, err := http.ReadResponse(br, req)
+		resp, err := http.ReadResponse(br, &http.Request{Method: method})
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +174,7 @@ func (c *wireConn) read(req *http.Request) (*http.Response, error) {
 		}
 		c.left = math.MaxInt64
 		resp.Body = &wireBody{resp.Body, c}
-		if strings.EqualFold(resp.Header.Get("Content-Encoding"), gzipCoding) && req.Header.Get("Accept-Encoding") == gzipCoding {
+		if strings.EqualFold(resp.Header.Get("Content-Encoding"), gzipCoding) && gzipped {
 			resp.Body, resp.ContentLength, resp.Uncompressed = &gunzip{ReadCloser: resp.Body}, -1, true
 			resp.Header.Del("Content-Encoding")
 			resp.Header.Del("Content-Length")
@@ -180,12 +183,17 @@ func (c *wireConn) read(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// Read reads up to the limit.
+// Read reads on until the limit is passed.
 func (c *wireConn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errHeader
 	}
-	n, err := c.Conn.Read(p[:min(int64(len(p)), c.left)])
+	n, err := copy(p, c.first[:c.ahead]), error(nil)
+	if n == 0 {
+		n, err = c.Conn.Read(p)
+	} else {
+		c.ahead = 0
+	}
 	c.left -= int64(n)
 	return n, err
 }

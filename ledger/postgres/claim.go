@@ -44,7 +44,9 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	if err := r.Check(); err != nil {
 		return ledger.Claimed{}, err
 	}
-	return again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) { return l.claim(ctx, r) })
+	return again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) {
+		return on(ctx, l.lanes, func() (ledger.Claimed, error) { return l.claim(ctx, r) })
+	})
 }
 
 // claim asks in the order of what is most likely and cheapest: a read, which ends
@@ -52,7 +54,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 // race; and the locked update for a row that is there and may be had.
 func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, error) {
 	asked := time.Now()
-	row, err := ask[claimRow](ctx, l, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
+	row, err := one[claimRow](ctx, l.pool, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
 	if err == ledger.ErrNotFound {
 		var id int64
 		if id, err = l.insert(ctx, r); err != nil {
@@ -63,7 +65,7 @@ func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 			return row.running(r.Key, asked), nil
 		}
 		asked = time.Now()
-		row, err = ask[claimRow](ctx, l, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
+		row, err = one[claimRow](ctx, l.pool, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
 	}
 	if err != nil {
 		return ledger.Claimed{}, err
@@ -72,7 +74,7 @@ func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 		return row.answer(r, asked), nil
 	}
 	asked = time.Now()
-	taken, err := ask[claimRow](ctx, l, claimTakeSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
+	taken, err := one[claimRow](ctx, l.pool, claimTakeSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
 		r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.MaxRuns, r.Receives, r.Budget, r.Carrier)
 	switch {
 	case err == ledger.ErrNotFound: // somebody holds the row locked
@@ -88,10 +90,10 @@ func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 // insert makes the row of a key that nobody has seen and returns its id, or 0 when
 // somebody was first.
 func (l *Ledger) insert(ctx context.Context, r ledger.Request) (int64, error) {
-	ins, err := ask[struct {
+	ins, err := one[struct {
 		ID   *int64
 		Open bool
-	}](ctx, l, claimInsertSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
+	}](ctx, l.pool, claimInsertSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
 		keptInput(r), carrier(r), r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.Budget, r.Receives, origin(r))
 	switch {
 	case err != nil:

@@ -67,10 +67,15 @@ func (l *lanes) do(ctx context.Context, f func()) error {
 	return nil
 }
 
-// ask is one, made on a lane.
-func ask[T any](ctx context.Context, l *Ledger, sql string, args ...any) (row T, err error) {
-	if lerr := l.lanes.do(ctx, func() { row, err = one[T](ctx, l.pool, sql, args...) }); lerr != nil {
-		return row, lerr
+// on is f, run on a lane.
+func on[T any](ctx context.Context, l *lanes, f func() (T, error)) (v T, err error) {
+	if lerr := l.do(ctx, func() { v, err = f() }); lerr != nil {
+		return v, lerr
 	}
-	return row, err
+	return v, err
+}
+
+// ask is one, made on a lane.
+func ask[T any](ctx context.Context, l *Ledger, sql string, args ...any) (T, error) {
+	return on(ctx, l.lanes, func() (T, error) { return one[T](ctx, l.pool, sql, args...) })
 }
