@@ -54,6 +54,7 @@ type Consumer struct {
 	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
 	renewDue   atomic.Bool    // the keeper should renew at once
 	renewFails bool           // the keeper's own: the last renewal did not go through
+	freed      chan struct{}  // a slot was given back
 	runs       sync.WaitGroup // every goroutine that processes a delivery or a job
 	hurry      chan struct{}  // closed: the drain waits no longer
 	hurryOnce  sync.Once
@@ -74,7 +75,7 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, trace: &cfg.Trace, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
-		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), hurry: make(chan struct{})}
+		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{})}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil

@@ -282,6 +282,10 @@ func (c *Consumer) end(w *work) {
 	if slot {
 		c.slots.give(1)
 	}
+	select {
+	case c.freed <- struct{}{}:
+	default: // the sweeper knows
+	}
 }
 
 // count changes what is in hand, and says how many slots that leaves in use.

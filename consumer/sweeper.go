@@ -16,14 +16,27 @@ import (
 const (
 	sweepBatch = 100
 	mostDue    = 20 * sweepBatch
+	// soon is when the next look comes where there is more to do than one brings, and
+	// bounds the first: what waited while no worker was there should not wait for a tick too.
+	soon = time.Second
 )
 
 // sweep finds what died: workers whose lease is over, runs past their deadline, and
 // jobs that the ledger carries. It starts those for which a slot is free.
 func (c *Consumer) sweep(ctx, paid context.Context) {
-	foreign := 0
-	for c.tick(ctx) {
-		foreign = c.sweepOnce(ctx, paid, foreign)
+	foreign, more := 0, false
+	sleep(ctx, rand.N(min(soon, c.cfg.Tick)))
+	for ctx.Err() == nil {
+		foreign, more = c.sweepOnce(ctx, paid, foreign)
+		if more {
+			sleep(ctx, min(soon, c.cfg.Tick))
+			select {
+			case <-c.freed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		c.tick(ctx)
 	}
 }
 
@@ -35,14 +48,15 @@ func (c *Consumer) tick(ctx context.Context) bool {
 }
 
 // sweepOnce returns how many of the due jobs are for handlers of other workers; the
-// last such number is what it looks past.
-func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) {
+// last such number is what it looks past. more says that others wait for the
+// next slot.
+func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int, more bool) {
 	sctx, cancel := settling(ctx)
 	defer cancel()
 	swept, err := c.store.Sweep(sctx, sweepBatch)
 	if err != nil {
 		c.log.WarnContext(ctx, "sweep did not finish", "error", err)
-		return past
+		return past, false
 	}
 	if swept.Epochs > 0 || len(swept.Lapsed) > 0 {
 		c.log.WarnContext(ctx, "dead workers found", "workers", swept.Epochs, "jobs_now_unknown", len(swept.Lapsed))
@@ -50,7 +64,7 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 	due, err := c.store.Due(sctx, min(sweepBatch+past, mostDue), c.cfg.Grace)
 	if err != nil {
 		c.log.WarnContext(ctx, "due jobs not listed", "error", err)
-		return past
+		return past, false
 	}
 	unheard := c.takeUnheard()
 	for i, s := range append(unheard, due...) {
@@ -62,11 +76,11 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int) 
 		}
 		if !c.slots.demand(ctx) {
 			c.putUnheard(unheard[min(i, len(unheard)):])
-			return max(foreign, past)
+			return max(foreign, past), true
 		}
 		c.runs.Go(func() { c.revive(ctx, paid, s, h) })
 	}
-	return foreign
+	return foreign, len(due)-foreign >= sweepBatch
 }
 
 // takeUnheard takes the jobs whose claims may have been granted without an answer: the

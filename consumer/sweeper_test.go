@@ -40,6 +40,23 @@ func TestLostClaimOfACarriedJob(t *testing.T) {
 	})
 }
 
+// What waits when a worker starts is begun at once, and what a look leaves over for want of
+// slots does not wait for a tick.
+func TestWaitingJobsDoNotWaitForATick(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		const jobs, slots = 9, 3
+		for i := range jobs {
+			r.carry(fmt.Sprint(i))
+		}
+		a := r.start("a", func(c *consumer.Config) { c.Workers, c.Tick = slots, time.Hour })
+		time.Sleep(time.Minute)
+		for i := range jobs {
+			r.want(fmt.Sprint(i), done1)
+		}
+		r.end(a)
+	})
+}
+
 // seed makes a job that is ready and carried by the ledger.
 func (r *rig) seed(k ledger.Key, action string, hash ledger.Hash, input []byte) {
 	r.Helper()

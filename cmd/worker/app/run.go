@@ -126,6 +126,9 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 	w.closeAll = append(w.closeAll, w.queue.close)
 
 	cc := consumerConfig(cfg)
+	if c.throughLedger(cfg) {
+		cc.Tick = time.Second // jobs come by the ledger alone, and nobody wants to wait for them
+	}
 	w.jobs = cc.Handlers.Names()
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	w.metrics = prom.New(w.registry, w.jobs, models(cfg), prom.Build{Version: version(), ConfigHash: cfg.Hash()})
