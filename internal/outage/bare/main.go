@@ -31,6 +31,9 @@ type doc struct {
 
 func (d doc) JobKey() job.Key { return job.K(d.Tenant, "doc.read", d.Doc) }
 
+// asleep in place of the model's URL makes calls that are no requests: they wait until SIGUSR1.
+const asleep = "asleep"
+
 // main takes the ledger's URL, the broker's, the queue, the model's URL and the number of
 // handlers at once, and ends with SIGTERM.
 func main() {
@@ -71,13 +74,32 @@ func run(ctx context.Context, ledgerURL, brokerURL, queue, model, workers string
 }
 
 func handlers(model string) *job.Registry {
+	do := func(ctx context.Context, a *job.Attempt, d doc) (string, error) { return ask(ctx, a, model, d) }
+	if model == asleep {
+		woken, stop := signal.NotifyContext(context.Background(), syscall.SIGUSR1)
+		do = func(ctx context.Context, a *job.Attempt, _ doc) (string, error) { return sleep(ctx, a, woken) }
+		_ = stop // for as long as the process lives
+	}
 	call := job.Call[doc, string]{Name: "read", Routes: []job.Route[doc, string]{{
 		Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: 5 * time.Minute,
-		Do: func(ctx context.Context, a *job.Attempt, d doc) (string, error) { return ask(ctx, a, model, d) }}}}
+		Do: do}}}
 	var reg job.Registry
 	job.Register(&reg, job.Def[doc, string]{Name: "doc.read", Uses: job.Uses(call),
 		Handle: func(ctx context.Context, j *job.Run, d doc) (string, error) { return call.Run(ctx, j, d) }})
 	return &reg
+}
+
+// sleep is a call that something else than HTTP makes, and keeps nothing while it waits.
+func sleep(ctx context.Context, a *job.Attempt, woken context.Context) (string, error) {
+	if err := a.Sent(ctx); err != nil {
+		return "", err
+	}
+	select {
+	case <-woken.Done():
+		return "read", nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // ask makes the request with nothing but net/http.
