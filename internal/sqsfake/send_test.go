@@ -2,6 +2,7 @@ package sqsfake_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,9 +26,7 @@ func TestSendRefuses(t *testing.T) {
 		many[fmt.Sprint("a", i)] = text("x")
 	}
 	eleven := map[string]types.MessageAttributeValue{"more": text("x")}
-	for k, v := range many {
-		eleven[k] = v
-	}
+	maps.Copy(eleven, many)
 	for name, c := range map[string]struct {
 		fifo bool
 		in   sqs.SendMessageInput

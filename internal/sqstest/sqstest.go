@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -196,9 +197,7 @@ func (s *Server) Queue(t testing.TB, spec Spec) Queue {
 		}
 		attributes["RedrivePolicy"] = string(policy)
 	}
-	for k, v := range spec.Attributes {
-		attributes[k] = v
-	}
+	maps.Copy(attributes, spec.Attributes)
 	q := s.create(t, name+suffix, attributes)
 	q.Dead = dead
 	return q
