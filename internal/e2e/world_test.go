@@ -17,6 +17,7 @@ import (
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/internal/progtest"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
@@ -276,14 +277,10 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, "worker")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/paidonce/paidonce/cmd/worker")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, progtest.Build("", "github.com/paidonce/paidonce/cmd/worker", bin)
 })
 
-// binary is the program as a user would build it, made once.
+// binary is the program, made once.
 func binary(t *testing.T) string {
 	t.Helper()
 	bin, err := built()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/internal/progtest"
 	"github.com/paidonce/paidonce/internal/rabbittest"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
@@ -116,14 +117,12 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// build makes the program as a user would.
+// build makes the program.
 func (w *world) build() string {
 	w.t.Helper()
 	bin := filepath.Join(w.t.TempDir(), "worker")
-	cmd := exec.Command("go", "build", "-o", bin, ".")
-	cmd.Dir = filepath.Dir(packageDir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("go build: %v\n%s", err, out)
+	if err := progtest.Build(filepath.Dir(packageDir), ".", bin); err != nil {
+		w.t.Fatal(err)
 	}
 	return bin
 }
