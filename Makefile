@@ -10,7 +10,7 @@ GO ?= go
 # compile meanwhile.
 PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./...
 # Packages tested at once. Each may start servers of its own, so more is not faster.
-P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 3 ? 4 : n + 1 )))
+P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
 # A package that hangs is killed with its goroutines printed. Loose: two cores may be busy with other things.
 TIMEOUT ?= 20m
 # How long each fuzz test runs.
@@ -31,7 +31,7 @@ build: ## bin/worker, static and stripped
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/worker ./cmd/worker
 
 .PHONY: test
-test: ## every test with the race detector, on Postgres, RabbitMQ and PgBouncer of its own
+test: ## every test with the race detector, on Postgres, PgBouncer, RabbitMQ and moto of its own
 	@tools/need.sh $(GO) test -race -timeout $(TIMEOUT) -p $(P) $(FLAGS) $(PKG)
 
 .PHONY: size

@@ -98,7 +98,7 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 	if rerr != nil {
 		// Somebody else decides now, or the ledger is out of reach: the delivery
 		// comes back and finds out.
-		w.log.WarnContext(ctx, "run ended without a say", "error", err, "release_error", rerr)
+		w.log.WarnContext(ctx, "end of the run not recorded; the delivery is given back", "error", err, "release_error", rerr)
 		c.nack(ctx, w, c.cfg.Retry.First, false)
 		return ledger.Running, nil
 	}
@@ -192,11 +192,13 @@ func (c *Consumer) backoff(n int) time.Duration {
 // Settling a delivery. Each is tried for a while, since a broker that cannot be
 // told hands the message out again and the ledger answers it then; nothing is lost.
 
-func (c *Consumer) ack(ctx context.Context, w *work) {
+func (c *Consumer) ack(ctx context.Context, w *work) { c.ackAs(ctx, w, "acked") }
+
+func (c *Consumer) ackAs(ctx context.Context, w *work, outcome string) {
 	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
 		c.acks.add(d.ID)
-		return "acked", c.cfg.Source.Ack(ctx, d)
+		return outcome, c.cfg.Source.Ack(ctx, d)
 	})
 }
 

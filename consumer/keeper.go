@@ -211,7 +211,7 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 		// running. The lease goes on, so the work does too.
 		c.trace.extended("lost")
 		c.trace.delivered(w.job, "lost")
-		w.log.WarnContext(ctx, "delivery lost; the lease is kept")
+		w.log.WarnContext(ctx, "the broker took the delivery back; the lease is kept and the job goes on")
 	default:
 		c.trace.extended("error")
 		w.log.WarnContext(ctx, "delivery not extended", "error", err)
@@ -234,7 +234,7 @@ func (c *Consumer) handOff(ctx context.Context, w *work) {
 	switch {
 	case err == nil:
 		w.log.InfoContext(ctx, "handed off: the ledger carries the job")
-		c.ack(ctx, w)
+		c.ackAs(ctx, w, "handed_off")
 	case errors.Is(err, ledger.ErrNoInput), errors.Is(err, ledger.ErrLost):
 		c.nack(ctx, w, c.cfg.Lease, true)
 	default:

@@ -14,7 +14,7 @@ import (
 // Package consumer/prom turns a Trace into metrics.
 type Trace struct {
 	// Delivered: a delivery was dealt with. outcome is acked, nacked, dead_lettered,
-	// handed_off, lost (the broker had taken it back), or unroutable (there is no
+	// handed_off, lost (the broker had taken it back, or could not be told in time), or unroutable (there is no
 	// dead-letter queue for it, and it comes back).
 	Delivered func(job, outcome string)
 	// Claimed: the ledger answered a claim.

@@ -47,7 +47,7 @@ linter=$(mktemp -d)
 trap 'rm -rf "$linter"' EXIT
 step 'gofmt' formatted
 step 'build staticcheck' "$GO" build -modfile=tools/go.mod -o "$linter/staticcheck" honnef.co/go/tools/cmd/staticcheck
-# As make test compiles: what takes minutes, the vendors' SDKs, is then compiled once.
+# As make test compiles, so that what it needs is there.
 export GOFLAGS="${GOFLAGS:-} -race"
 step 'go vet' "$GO" vet ./...
 step 'go fix -diff' empty "$GO" fix -diff ./...

@@ -100,7 +100,7 @@ func Open(ctx context.Context, c Config) (*Broker, error) {
 	b := newBroker(cfg, cs)
 	if _, err := b.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			err = fmt.Errorf("%w: %w", broker.ErrUnavailable, context.Cause(ctx))
 		}
 		if errors.Is(err, ErrQueue) || ctx.Err() != nil {
 			b.end()

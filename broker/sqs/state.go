@@ -86,6 +86,9 @@ func (b *Broker) note(what string, err error, next time.Duration) {
 }
 
 func (b *Broker) noteLocked(what string, err error, next time.Duration) {
+	if f, ok := errors.AsType[*failure](err); ok {
+		err = f.wrap()
+	}
 	b.stats.failing = true
 	b.stats.LastError, b.stats.LastErrorAt = err.Error(), time.Now()
 	b.cfg.Logger.Warn(what, "queue", nameOf(b.cfg.Queue), "error", err, "next_in", next)

@@ -109,7 +109,7 @@ func (b *Broker) lookUp(ctx context.Context) (*queue, error) {
 	case q.fifo != b.cfg.fifo:
 		return nil, fmt.Errorf("%w: %s is FIFO: %v, and its name says %v", ErrQueue, url, q.fifo, b.cfg.fifo)
 	case q.visibility == 0 && b.cfg.Visibility == 0:
-		return nil, fmt.Errorf("%w: %s has a visibility timeout of 0 s, so a message is handed out again at once: set one, or broker.visibility", ErrQueue, url)
+		return nil, fmt.Errorf("%w: %s has a visibility timeout of 0 s, so a message is handed out again at once: set one, or consumer.visibility", ErrQueue, url)
 	}
 	q.dead, err = b.deadQueue(ctx, q)
 	return q, err
@@ -121,7 +121,11 @@ func (b *Broker) deadName(q *queue) (name, owner string) {
 	if b.cfg.DeadLetter != "" || q.redrive.Target == "" {
 		return b.cfg.DeadLetter, ""
 	}
-	return arnParts(q.redrive.Target)
+	name, owner = arnParts(q.redrive.Target)
+	if _, own := arnParts(q.attributes[string(types.QueueAttributeNameQueueArn)]); own == owner {
+		owner = "" // ours, and ours to make
+	}
+	return name, owner
 }
 
 // deadQueue finds where dead letters go, and makes it where that is allowed. "" says

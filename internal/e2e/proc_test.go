@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/paidonce/paidonce/internal/progtest"
 )
 
 // Proc is a `worker run`, a real process.
@@ -48,9 +46,6 @@ func (w *World) Start(name string, env ...string) *Proc {
 		p.Kill()
 		if err := p.reap(); err != nil {
 			w.t.Errorf("worker %s: its reaper: %v", name, err)
-		}
-		if strings.Contains(p.log.String(), progtest.Race) {
-			w.t.Errorf("worker %s has a race", name)
 		}
 		if w.t.Failed() {
 			w.t.Logf("log of worker %s:\n%s", name, tail(p.log.String(), 12_000))

@@ -333,6 +333,8 @@ func (r *rig) eventually(what string, ok func() bool) {
 	r.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.Fatalf("never: %s\navoided %v, deliveries %v", what, r.avoided, r.settled)
 		}
 	}

@@ -17,8 +17,7 @@ import (
 // are. The program's own pages come from its file, and are shared.
 const mostMemory = 105 << 10
 
-// A thousand paid calls are under way in the worker with the vendors' SDKs. It is built
-// without the race detector, for which the SDKs compile a second time: make size.
+// A thousand paid calls are under way in the worker with the vendors' SDKs. make size.
 func TestThousandInFlight(t *testing.T) {
 	r := newRig(t, modelserver.Options{})
 	r.models.ScriptAny(modelserver.Fault{Hold: true, Times: -1})

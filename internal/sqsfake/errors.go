@@ -50,7 +50,6 @@ var (
 	queueNameExists        = Error{400, "com.amazonaws.sqs#QueueNameExists", "QueueAlreadyExists", "A queue already exists with the same name and a different value for an attribute.", false}
 	purgeInProgress        = Error{403, "com.amazonaws.sqs#PurgeQueueInProgress", "AWS.SimpleQueueService.PurgeQueueInProgress", "Only one PurgeQueue operation on a queue is allowed every 60 seconds.", false}
 	resourceNotFound       = Error{404, "com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException", "The resource that you specified for the SourceArn parameter doesn't exist.", false}
-	unsupportedOperation   = Error{400, "com.amazonaws.sqs#UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", "The operation is not supported.", false}
 	unknownOperation       = Error{404, "com.amazon.coral.service#UnknownOperationException", "", "The requested operation is not supported.", false}
 	serialization          = Error{400, "com.amazon.coral.service#SerializationException", "", "", false}
 

@@ -3,7 +3,7 @@
 //
 //	srv := sqstest.Start(t)
 //	q := srv.Queue(t, sqstest.Spec{Dead: true, MaxReceives: 3})
-//	src, err := sqs.Open(ctx, srv.Config(), q.URL, …)
+//	cfg := srv.Config(); src, err := sqs.Open(ctx, sqs.Config{Queue: q.Name, AWS: &cfg})
 //
 // The server listens on loopback, on a free port, and ends with the test process,
 // also when that is killed. With PAIDONCE_TEST_SQS set to the endpoint of a running

@@ -3,8 +3,8 @@ package app
 // commands is the command line.
 type commands struct {
 	File      string `name:"config" help:"Configuration file; worker.yaml if it is there." placeholder:"FILE"`
-	LedgerURL string `name:"ledger" help:"Ledger, such as postgres://user:password@host/database." placeholder:"URL"`
-	BrokerURL string `name:"broker" help:"Broker, such as amqp://user:password@host." placeholder:"URL"`
+	LedgerURL string `name:"ledger" help:"Ledger, such as sqlite:FILE or postgres://user:password@host/database." placeholder:"URL"`
+	BrokerURL string `name:"broker" help:"Broker, such as amqp://user:password@host, or sqs:." placeholder:"URL"`
 	Queue     string `help:"Queue." placeholder:"NAME"`
 
 	Run     runCommand  `cmd:"" help:"Receive and run jobs until SIGTERM, then drain. A second SIGTERM ends the drain at once."`
@@ -83,7 +83,7 @@ type cancelCommand struct {
 type dlqFilter struct {
 	Job    string `help:"Only those of this job." placeholder:"NAME"`
 	Tenant string `help:"Only those of this tenant." placeholder:"T"`
-	Match  string `help:"Only those whose reason contains this text, such as delivery_limit." placeholder:"TEXT"`
+	Match  string `help:"Only those whose reason contains this text, such as delivery_limit (RabbitMQ) or maxReceiveCount (SQS)." placeholder:"TEXT"`
 	Limit  int    `help:"Look at no more than so many, oldest first." default:"1000" placeholder:"N"`
 }
 

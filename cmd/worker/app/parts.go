@@ -83,8 +83,9 @@ func isSQLite(cfg *config.Config) bool {
 	return ok
 }
 
-// openTimeout bounds the first connection of a command.
-const openTimeout = 15 * time.Second
+// openTimeout bounds the first connection of a command. It is longer than the three tries that
+// the SQS adapter makes of a request, so that a worker whose broker does not answer starts and waits.
+const openTimeout = 25 * time.Second
 
 // openLedger opens the configured ledger. The caller calls the returned function when
 // nothing uses it any more.

@@ -52,7 +52,7 @@ func (l *loader) checkSQS() {
 	c := l.config
 	if c.Broker.URL.Scheme() == "sqs" {
 		if v := c.Consumer.Visibility.Std(); v != 0 && v < minVisibility {
-			l.at("PO038", "consumer.visibility", fmt.Sprintf("it is too short: two extensions could not go wrong; set at least %s, or 0s for the queue's own", minVisibility))
+			l.at("PO038", "consumer.visibility", fmt.Sprintf("it is too short: the message would not outlast two failed extensions; set at least %s, or 0s for the queue's own", minVisibility))
 		}
 		return
 	}

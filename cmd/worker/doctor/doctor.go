@@ -86,7 +86,7 @@ func (l Ledger) Findings() (fs []Finding) {
 		fs = append(fs, Finding{code, level, "ledger", fmt.Sprintf(text, a...), fix})
 	}
 	if l.Memory {
-		say("PO017", Warning, "use it to try things out; set ledger.url to postgres://…", "memory: forgets every job when its process ends; what is delivered again then is paid again")
+		say("PO017", Warning, "use it to try things out; set ledger.url to sqlite:FILE or postgres://…", "memory: forgets every job when its process ends; what is delivered again then is paid again")
 	}
 	if l.Err != nil {
 		say("PO530", Error, "check ledger.url, the network, and that the server runs", "it cannot be reached: %v", l.Err)

@@ -15,15 +15,15 @@ import (
 func Queue(b Broker, w Windows) []Finding {
 	j := &judge{b: b, w: w}
 	if b.Memory {
-		j.say("PO018", Warning, "use it to try things out; set broker.url to amqp://… or sqs:", "memory: lives inside one process; no other program can send to it")
+		j.say("PO018", Warning, "use it to try things out; set broker.url to amqp://… or sqs:", "memory: lives inside one process; other programs reach this worker through the ledger alone (worker submit), if that is not memory: too")
 	}
 	switch {
 	case errors.Is(b.Err, broker.ErrUnroutable) && b.Declare:
 		j.say("PO537", Info, "nothing to do; or create it beforehand", "the queue is not there yet; the first worker creates it")
 	case errors.Is(b.Err, broker.ErrUnroutable):
-		j.say("PO537", Error, "create it, check its name and region, or set broker.declare: true", "%v", b.Err)
+		j.say("PO537", Error, "create it, check its name, its region and the permission sqs:GetQueueUrl, or set broker.declare: true", "%v", b.Err)
 	case b.Err != nil:
-		j.say("PO536", Error, "check broker.url, its credentials, and the network", "it cannot be reached: %v", b.Err)
+		j.say("PO536", Error, "read the text: it is the network, broker.url, the credentials, or a permission", "it cannot be reached or used: %v", b.Err)
 	case b.RabbitMQ != nil:
 		j.rabbitmq(b.RabbitMQ)
 	case b.SQS != nil:
@@ -100,7 +100,7 @@ func (j *judge) deadLettering(d *rabbitmq.Description) {
 	}
 	if limit != 0 && limit < int64(j.w.receives()) {
 		j.say("PO543", Warning, fmt.Sprintf("set x-delivery-limit (or the policy delivery-limit) to %d", max(1000, j.w.receives())),
-			"queue %s sets a message aside after %d hand-outs, and every lost connection counts as one; max_run, lease and max_runs together can take %d", q.Name, limit, j.w.receives())
+			"queue %s sets a message aside after %d hand-outs, and every lost connection counts as one; a job may need %d (max_run / lease + max_runs + 3)", q.Name, limit, j.w.receives())
 	}
 	if limit != 0 && q.DeadLetterTo != d.DeadLetter.Name {
 		goes := "are lost"

@@ -20,7 +20,7 @@ func (j *judge) sqs(d *sqs.Description) {
 	name := path.Base(d.URL)
 	if j.w.Visibility == 0 && d.Visibility < MinVisibility {
 		j.say("PO549", Error, fmt.Sprintf("set the queue's VisibilityTimeout, or consumer.visibility, to at least %s", MinVisibility),
-			"queue %s hides a message for %s, too short for two extensions to go wrong", name, d.Visibility)
+			"queue %s hides a message for %s: after two failed extensions it is handed out again while its job runs", name, d.Visibility)
 	}
 	if d.Visibility < j.w.Visibility {
 		j.say("PO552", Warning, "set the queue's VisibilityTimeout to the same",
@@ -28,7 +28,7 @@ func (j *judge) sqs(d *sqs.Description) {
 	}
 	if d.MaxReceives > 0 && d.MaxReceives < j.w.receives() {
 		j.say("PO543", Warning, fmt.Sprintf("set maxReceiveCount to %d", max(1000, j.w.receives())),
-			"queue %s sets a message aside after %d receives; max_run, lease and max_runs together can take %d", name, d.MaxReceives, j.w.receives())
+			"queue %s sets a message aside after %d receives; a job may need %d (max_run / lease + max_runs + 3)", name, d.MaxReceives, j.w.receives())
 	}
 	if j.w.LongestRun >= maxHold {
 		j.say("PO553", Warning, "lower max_run, or split the job", "max_run %s is not below the %s for which SQS hides a message", j.w.LongestRun, maxHold)
