@@ -227,3 +227,24 @@ func TestChecksAcceptWhatIsUsual(t *testing.T) {
 		t.Errorf("a request without a token: %v", err)
 	}
 }
+
+func TestBudgetSumsDoNotOverflow(t *testing.T) {
+	for _, c := range []struct {
+		budget         Nano
+		cost           *Nano
+		reserved, more Nano
+		want           bool
+	}{
+		{0, nil, math.MaxInt64, math.MaxInt64, true}, // no budget
+		{3, nil, 1, 2, true},
+		{3, nil, 1, 3, false},
+		{3, new(Nano(1)), 1, 1, true},
+		{3, new(Nano(1)), 1, 2, false},
+		{3, new(Nano(5)), 0, 0, false},
+		{USD, new(Nano(1)), 1, math.MaxInt64, false},
+	} {
+		if got := InBudget(c.budget, c.cost, c.reserved, c.more); got != c.want {
+			t.Errorf("budget %d, cost %v, reserved %d, %d more: %v", c.budget, c.cost, c.reserved, c.more, got)
+		}
+	}
+}

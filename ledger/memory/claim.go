@@ -25,18 +25,13 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	f.TokenHeld = j != nil && j.token == r.Token
 	f.SameInput = j != nil && j.Action == r.Action && j.InputHash == r.InputHash
 
-	ids := []string{"J1", "J2", "J2x", "J3", "J3x"}
-	if f.SameInput { // a mismatch writes nothing, whatever else is due
-		ids = append(ids, "J4", "J19c")
-		if _, ok := pick(f, "J5"); ok { // before a take over: its own run may go on
-			return j.running(), nil
-		}
-	}
-	t, ok := pick(f, ids...)
+	t, ok := ledger.PickClaim(f)
 	if !ok {
 		return l.answer(j, f, now), nil
 	}
 	switch t.ID {
+	case "J5":
+		return j.running(), nil
 	case "J1", "J2", "J3":
 		if !l.open(r.Worker) {
 			return ledger.Claimed{}, ledger.ErrClosed

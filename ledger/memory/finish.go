@@ -80,7 +80,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 		return true, nil
 	}
 	t := ledger.Row("J10")
-	if err := refusal(t.Allows(f)); err != nil || c == nil {
+	if err := ledger.Refusal(t.Allows(f)); err != nil || c == nil {
 		return false, err
 	}
 	for _, effect := range c.effects {
@@ -114,7 +114,7 @@ func (l *Ledger) Release(ctx context.Context, lease ledger.Lease, o ledger.Outco
 	if o.Fail || poison {
 		end = "J12"
 	}
-	t, ok := pick(f, "J13", "J19b", end)
+	t, ok := ledger.Pick(f, "J13", "J19b", end)
 	if !ok {
 		return ledger.Released{}, ledger.ErrLost
 	}
@@ -159,7 +159,7 @@ func (l *Ledger) Carry(ctx context.Context, lease ledger.Lease) error {
 	defer unlock()
 	r := l.row(lease.Key.Tenant, lease.Job)
 	t := ledger.Row("JC")
-	if err := refusal(t.Allows(l.leaseFacts(r, lease, now))); err != nil || r.Carrier == ledger.CarriedByLedger {
+	if err := ledger.Refusal(t.Allows(l.leaseFacts(r, lease, now))); err != nil || r.Carrier == ledger.CarriedByLedger {
 		return err
 	}
 	r.Carrier = ledger.CarriedByLedger
@@ -180,11 +180,11 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 		f.ReplayLeft = r.Replays < p.Max
 		f.Held = r.State != ledger.Unknown || now.Sub(r.unknownAt) >= p.Hold
 		f.PastRoutes = r.pastRoutes(now)
-		f.InBudget = r.inBudget(0)
+		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, 0)
 	}
-	t, ok := pick(f, "J16", "J16o")
+	t, ok := ledger.Pick(f, "J16", "J16o")
 	if !ok {
-		return replayRefusal(f)
+		return ledger.ReplayRefusal(f)
 	}
 	r.closeOpen(now, all)
 	r.Replays++
@@ -194,17 +194,4 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 	}
 	r.move(t, now, p.Who, ": "+p.Reason)
 	return nil
-}
-
-// replayRefusal names the guard that forbids a replay.
-func replayRefusal(f ledger.Facts) error {
-	t := ledger.Row("J16o")
-	if f.State == ledger.Unknown {
-		t = ledger.Row("J16")
-	}
-	guard := t.Allows(f)
-	if guard == "in_budget" { // nothing is sent here, so it is no call that is over the budget
-		return fmt.Errorf("%w: %s does not hold", ledger.ErrState, guard)
-	}
-	return refusal(guard)
 }

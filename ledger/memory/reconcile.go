@@ -28,7 +28,7 @@ func (l *Ledger) Sweep(ctx context.Context, n int) (ledger.Swept, error) {
 		if len(s.Lapsed)+len(s.Cancelled) >= n {
 			break
 		}
-		switch t, _ := pick(l.facts(r, now), "J4", "J19c"); t.ID {
+		switch t, _ := ledger.Pick(l.facts(r, now), "J4", "J19c"); t.ID {
 		case "J4":
 			r.lapse(t, now, string(ledger.BySweeper))
 			s.Lapsed = append(s.Lapsed, r.Key)
@@ -152,7 +152,7 @@ func (r *row) keep(f ledger.Facts, v ledger.Resolution, now time.Time, who strin
 // giveUp ends an unknown job (J17).
 func (r *row) giveUp(f ledger.Facts, v ledger.Resolution, now time.Time, who string) error {
 	t := ledger.Row("J17")
-	if err := refusal(t.Allows(f)); err != nil {
+	if err := ledger.Refusal(t.Allows(f)); err != nil {
 		if f.State == ledger.Failed && f.FenceHeld { // its own effect, before a reply that was lost
 			return nil
 		}
@@ -167,7 +167,7 @@ func (r *row) giveUp(f ledger.Facts, v ledger.Resolution, now time.Time, who str
 
 // cancelled ends a job or flags a running one (J19, J19f).
 func (r *row) cancelled(f ledger.Facts, v ledger.Resolution, now time.Time, who string) error {
-	t, ok := pick(f, "J19", "J19f")
+	t, ok := ledger.Pick(f, "J19", "J19f")
 	switch {
 	case !ok && f.State == ledger.Cancelled: // its own effect, before a reply that was lost
 	case !ok:

@@ -51,10 +51,10 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 		return ledger.ErrRepeated
 	}
 	f := l.leaseFacts(r, lease, now)
-	f.InBudget = r != nil && r.inBudget(a.Reserve)
+	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
 	t := ledger.Row("J7")
-	if err := refusal(t.Allows(f)); err != nil {
+	if err := ledger.Refusal(t.Allows(f)); err != nil {
 		return err
 	}
 	n := len(r.attempts) + 1

@@ -26,7 +26,7 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	f := l.facts(r, now)
 	f.Exists = a != nil
 	if a != nil {
-		f.Attempt, f.Settleable = a.State, settleable(a, e, now)
+		f.Attempt, f.Settleable = a.State, e.Settleable(a.SentAt, now)
 	}
 	t := ledger.Row("J9")
 	switch e.State {
@@ -52,19 +52,6 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 		r.settled(t, a, e, now)
 	}
 	return ledger.Settled{Job: r.State, Surplus: a.Surplus}, nil
-}
-
-// settleable says whether a definite "no" proves anything. A request that was sent just
-// before the lookup may still land; the sender and a person know better.
-func settleable(a *attempt, e ledger.Evidence, now time.Time) bool {
-	if e.By != ledger.ByReconciler {
-		return true
-	}
-	asked := e.AskedAt
-	if asked.After(now) {
-		asked = now
-	}
-	return e.SettleWindow > 0 && asked.After(a.SentAt.Add(e.SettleWindow))
 }
 
 // note adds evidence to an attempt that stays as it is.

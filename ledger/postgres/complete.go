@@ -51,7 +51,7 @@ func (c completedRow) verdict(lease ledger.Lease) error {
 	if guard == "" {
 		return errUncommitted
 	}
-	return refusal(guard)
+	return ledger.Refusal(guard)
 }
 
 // errUncommitted: the job runs on and the result is not on record.

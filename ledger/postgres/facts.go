@@ -63,13 +63,3 @@ func (l *Ledger) under(ctx context.Context, tenant string, job int64, fn func(pg
 		return fn(tx, row)
 	})
 }
-
-// allowed returns the one transition of ids that f allows.
-func allowed(f ledger.Facts, ids ...string) (ledger.Transition, bool) {
-	for _, id := range ids {
-		if t := ledger.Row(id); t.Allows(f) == "" {
-			return t, true
-		}
-	}
-	return ledger.Transition{}, false
-}

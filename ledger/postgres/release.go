@@ -61,7 +61,7 @@ func (r lockedRow) end(lease ledger.Lease, o ledger.Outcome) (ending, bool) {
 		last = "J12"
 	}
 	var ok bool
-	e.rule, ok = allowed(r.facts(lease.Fence), "J13", "J19b", last)
+	e.rule, ok = ledger.Pick(r.facts(lease.Fence), "J13", "J19b", last)
 	if e.rule.Fence {
 		e.fence = 1
 	}
@@ -89,7 +89,7 @@ func (l *Ledger) Carry(ctx context.Context, lease ledger.Lease) error {
 	_, err := again(ctx, "carry "+lease.Key.Text, func() (struct{}, error) {
 		return struct{}{}, l.under(ctx, lease.Key.Tenant, lease.Job, func(tx pgx.Tx, row lockedRow) error {
 			if guard := ledger.Row("JC").Allows(row.facts(lease.Fence)); guard != "" {
-				return refusal(guard)
+				return ledger.Refusal(guard)
 			}
 			if row.Carrier == ledger.CarriedByLedger {
 				return nil

@@ -26,10 +26,10 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 			f.ReplayLeft = row.Replays < p.Max
 			f.Held = row.UnknownAt == nil || row.Now.Sub(*row.UnknownAt) >= p.Hold
 			f.PastRoutes = row.OpenUntil == nil || !row.Now.Before(*row.OpenUntil)
-			f.InBudget = inBudget(row.Budget, row.Cost, row.Reserved, 0)
-			t, ok := allowed(f, "J16", "J16o")
+			f.InBudget = ledger.InBudget(row.Budget, row.Cost, row.Reserved, 0)
+			t, ok := ledger.Pick(f, "J16", "J16o")
 			if !ok {
-				return replayRefusal(f)
+				return ledger.ReplayRefusal(f)
 			}
 			_, err := tx.Exec(ctx, replaySQL, lease.Key.Tenant, lease.Job, row.Now, cmp.Or(t.To, row.State),
 				ledger.Text(p.Who), reason(t, ": "+p.Reason))
@@ -37,19 +37,6 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 		})
 	})
 	return lost(err)
-}
-
-// replayRefusal names the guard that forbids a replay.
-func replayRefusal(f ledger.Facts) error {
-	t := ledger.Row("J16o")
-	if f.State == ledger.Unknown {
-		t = ledger.Row("J16")
-	}
-	guard := t.Allows(f)
-	if guard == "in_budget" { // nothing is sent here, so it is no call that is over the budget
-		return fmt.Errorf("%w: %s does not hold", ledger.ErrState, guard)
-	}
-	return refusal(guard)
 }
 
 // Resolve implements ledger.Reconciler.
@@ -100,7 +87,7 @@ func (r lockedRow) giveUp(ctx context.Context, tx pgx.Tx, f ledger.Facts, v ledg
 		if f.State == ledger.Failed && f.FenceHeld { // its own effect, before a reply that was lost
 			return r.released(r.State, r.Carrier, r.NextAt), nil
 		}
-		return ledger.Released{}, refusal(guard)
+		return ledger.Released{}, ledger.Refusal(guard)
 	}
 	_, err := tx.Exec(ctx, closeSQL, v.Key.Tenant, r.ID, r.Now, t.To, "held", ledger.Text(v.Reason), who(v), reason(t, ": "+v.Reason))
 	return r.released(t.To, r.Carrier, r.NextAt), err
@@ -108,7 +95,7 @@ func (r lockedRow) giveUp(ctx context.Context, tx pgx.Tx, f ledger.Facts, v ledg
 
 // cancel ends a job, or flags a running one (J19, J19f).
 func (r lockedRow) cancel(ctx context.Context, tx pgx.Tx, f ledger.Facts, v ledger.Resolution) (ledger.Released, error) {
-	t, ok := allowed(f, "J19", "J19f")
+	t, ok := ledger.Pick(f, "J19", "J19f")
 	var err error
 	switch {
 	case !ok && f.State == ledger.Cancelled: // its own effect, before a reply that was lost

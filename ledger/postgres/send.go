@@ -86,38 +86,10 @@ func (g gateRow) refusal(lease ledger.Lease, a ledger.Attempt) error {
 	guard := ledger.Row("J7").Allows(ledger.Facts{
 		Exists: true, State: g.State, OpenCalls: g.OpenCalls, Cancel: g.Cancel, Lapsed: g.Lapsed,
 		FenceHeld: g.Fence == lease.Fence, LateSeen: g.Late == a.LateSeen,
-		InBudget: inBudget(g.Budget, g.Cost, g.Reserved, a.Reserve),
+		InBudget: ledger.InBudget(g.Budget, g.Cost, g.Reserved, a.Reserve),
 	})
 	if guard == "" {
 		return fmt.Errorf("gate attempt %s of %s: the statement refused what the table allows", a.ID, lease.Key)
 	}
-	return refusal(guard)
-}
-
-// inBudget reports whether a job may spend more. It must not overflow.
-func inBudget(budget ledger.Nano, cost *ledger.Nano, reserved, more ledger.Nano) bool {
-	var spent ledger.Nano
-	if cost != nil {
-		spent = *cost
-	}
-	return budget == 0 || more <= budget-spent-reserved
-}
-
-// refusal is the error for a guard that does not hold.
-func refusal(guard string) error {
-	switch guard {
-	case "state", "fence", "run_deadline_ahead":
-		return ledger.ErrLost
-	case "none_open":
-		return ledger.ErrOpen
-	case "not_cancelled":
-		return ledger.ErrCancelled
-	case "in_budget":
-		return ledger.ErrBudget
-	case "late_seen":
-		return ledger.ErrLate
-	case "input_kept":
-		return ledger.ErrNoInput
-	}
-	return fmt.Errorf("%w: %s does not hold", ledger.ErrState, guard)
+	return ledger.Refusal(guard)
 }

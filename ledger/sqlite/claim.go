@@ -37,10 +37,10 @@ func (l *Ledger) seen(ctx context.Context, r ledger.Request) (*ledger.Claimed, e
 		return nil, err
 	}
 	f := j.claimFacts(r, now)
-	if _, mine := pick(f, "J5"); mine && f.SameInput {
+	switch rule, some := ledger.PickClaim(f); {
+	case rule.ID == "J5":
 		return new(j.running(asked, now)), nil
-	}
-	if _, some := pick(f, claimRules(f)...); some {
+	case some:
 		return nil, nil
 	}
 	c, err := j.answer(ctx, l.readers, f, now)
@@ -56,15 +56,6 @@ func (r *row) claimFacts(q ledger.Request, now time.Time) ledger.Facts {
 	return f
 }
 
-// claimRules are the transitions that a claim may make. A mismatch writes nothing,
-// whatever else is due.
-func claimRules(f ledger.Facts) []string {
-	if f.SameInput {
-		return []string{"J1", "J2", "J2x", "J3", "J3x", "J4", "J19c"}
-	}
-	return []string{"J1"}
-}
-
 // claim decides under the lock.
 func (t *tx) claim(q ledger.Request) (ledger.Claimed, error) {
 	asked := time.Now()
@@ -73,14 +64,13 @@ func (t *tx) claim(q ledger.Request) (ledger.Claimed, error) {
 		return ledger.Claimed{}, err
 	}
 	f := j.claimFacts(q, t.now)
-	if _, mine := pick(f, "J5"); mine && f.SameInput { // before a take over: its own run may go on
-		return j.running(asked, t.now), nil
-	}
-	rule, ok := pick(f, claimRules(f)...)
+	rule, ok := ledger.PickClaim(f)
 	if !ok {
 		return j.answer(context.Background(), t, f, t.now)
 	}
 	switch rule.ID {
+	case "J5":
+		return j.running(asked, t.now), nil
 	case "J1", "J2", "J3":
 		if open, err := t.open(q.Worker); err != nil || !open {
 			return ledger.Claimed{}, orClosed(err)

@@ -44,7 +44,7 @@ func (t *tx) complete(ctx context.Context, lease ledger.Lease, res ledger.Result
 		return nil // its own effect, before a reply that was lost
 	}
 	rule := ledger.Row("J10")
-	if err := refusal(rule.Allows(f)); err != nil {
+	if err := ledger.Refusal(rule.Allows(f)); err != nil {
 		return err
 	}
 	for _, h := range hooks {

@@ -26,7 +26,7 @@ func (t *tx) release(lease ledger.Lease, o ledger.Outcome) (ledger.Released, err
 	if o.Fail || poison {
 		last = "J12"
 	}
-	rule, ok := pick(f, "J13", "J19b", last)
+	rule, ok := ledger.Pick(f, "J13", "J19b", last)
 	if !ok {
 		return ledger.Released{}, ledger.ErrLost
 	}
@@ -62,7 +62,7 @@ func (l *Ledger) Carry(ctx context.Context, lease ledger.Lease) error {
 			return struct{}{}, err
 		}
 		rule := ledger.Row("JC")
-		if err := refusal(rule.Allows(r.leaseFacts(lease, t.now))); err != nil || r.Carrier == ledger.CarriedByLedger {
+		if err := ledger.Refusal(rule.Allows(r.leaseFacts(lease, t.now))); err != nil || r.Carrier == ledger.CarriedByLedger {
 			return struct{}{}, err
 		}
 		r.Carrier = ledger.CarriedByLedger

@@ -28,11 +28,11 @@ func (t *tx) replay(lease ledger.Lease, p ledger.ReplayPolicy) error {
 		f.ReplayLeft = r.Replays < p.Max
 		f.Held = r.State != ledger.Unknown || t.now.Sub(r.unknownAt) >= p.Hold
 		f.PastRoutes = until == nil || !t.now.Before(at(until))
-		f.InBudget = r.inBudget(0)
+		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, 0)
 	}
-	rule, ok := pick(f, "J16", "J16o")
+	rule, ok := ledger.Pick(f, "J16", "J16o")
 	if !ok {
-		return replayRefusal(f)
+		return ledger.ReplayRefusal(f)
 	}
 	if err := t.closeOpen(r); err != nil {
 		return err
@@ -44,19 +44,6 @@ func (t *tx) replay(lease ledger.Lease, p ledger.ReplayPolicy) error {
 	}
 	r.move(rule, t.now, p.Who, ": "+p.Reason)
 	return t.save(r)
-}
-
-// replayRefusal names the guard that forbids a replay.
-func replayRefusal(f ledger.Facts) error {
-	rule := ledger.Row("J16o")
-	if f.State == ledger.Unknown {
-		rule = ledger.Row("J16")
-	}
-	guard := rule.Allows(f)
-	if guard == "in_budget" { // nothing is sent here, so it is no call that is over the budget
-		return fmt.Errorf("%w: %s does not hold", ledger.ErrState, guard)
-	}
-	return refusal(guard)
 }
 
 // Resolve implements ledger.Reconciler.
@@ -105,7 +92,7 @@ func (t *tx) keep(r *row, f ledger.Facts, v ledger.Resolution, who string) error
 // giveUp ends an unknown job (J17).
 func (t *tx) giveUp(r *row, f ledger.Facts, v ledger.Resolution, who string) error {
 	rule := ledger.Row("J17")
-	if err := refusal(rule.Allows(f)); err != nil {
+	if err := ledger.Refusal(rule.Allows(f)); err != nil {
 		if f.State == ledger.Failed && f.FenceHeld { // its own effect, before a reply that was lost
 			return nil
 		}
@@ -122,7 +109,7 @@ func (t *tx) giveUp(r *row, f ledger.Facts, v ledger.Resolution, who string) err
 
 // cancelled ends a job or flags a running one (J19, J19f).
 func (t *tx) cancelled(r *row, f ledger.Facts, v ledger.Resolution, who string) error {
-	rule, ok := pick(f, "J19", "J19f")
+	rule, ok := ledger.Pick(f, "J19", "J19f")
 	switch {
 	case !ok && f.State == ledger.Cancelled: // its own effect, before a reply that was lost
 		return nil

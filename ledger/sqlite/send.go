@@ -81,10 +81,10 @@ func (t *tx) send(lease ledger.Lease, a ledger.Attempt) error {
 		}
 	}
 	f := r.leaseFacts(lease, t.now)
-	f.InBudget = r != nil && r.inBudget(a.Reserve)
+	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
 	rule := ledger.Row("J7")
-	if err := refusal(rule.Allows(f)); err != nil {
+	if err := ledger.Refusal(rule.Allows(f)); err != nil {
 		return err
 	}
 	n := r.attempts + 1

@@ -67,7 +67,7 @@ func (t *tx) settle(id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, err
 		return ledger.Settled{}, err
 	}
 	f := r.facts(t.now)
-	f.Attempt, f.Settleable = a.state, a.settleable(e, t.now)
+	f.Attempt, f.Settleable = a.state, e.Settleable(a.sentAt, t.now)
 	rule := ledger.Row("J9")
 	switch e.State {
 	case ledger.Received:
@@ -87,19 +87,6 @@ func (t *tx) settle(id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, err
 		}
 	}
 	return ledger.Settled{Job: r.State, Surplus: a.surplus}, nil
-}
-
-// settleable says whether a definite "no" proves anything. A request that was sent just
-// before the lookup may still land; the sender and a person know better.
-func (a *attempt) settleable(e ledger.Evidence, now time.Time) bool {
-	if e.By != ledger.ByReconciler {
-		return true
-	}
-	asked := e.AskedAt
-	if asked.After(now) {
-		asked = now
-	}
-	return e.SettleWindow > 0 && asked.After(a.sentAt.Add(e.SettleWindow))
 }
 
 // note adds evidence to an attempt that stays as it is.

@@ -24,7 +24,7 @@ func (t *tx) sweep(n int) (ledger.Swept, error) {
 		return s, err
 	}
 	for _, r := range rows {
-		rule, ok := pick(r.facts(t.now), "J4", "J19c")
+		rule, ok := ledger.Pick(r.facts(t.now), "J4", "J19c")
 		if !ok {
 			return s, fmt.Errorf("sweep: the statement lists job %s, which the table leaves alone", r.Key)
 		}
