@@ -110,6 +110,15 @@ func (l *link) do(ctx context.Context, limit time.Duration, calls func() error) 
 	return err
 }
 
+// channelLost is the end of a channel. A dying connection takes its channels with it,
+// and a session that was busy finds both ends at once.
+func (l *link) channelLost(e *amqp.Error) error {
+	if l.conn.IsClosed() {
+		return lost(LostConnection, e)
+	}
+	return lost(LostChannel, e)
+}
+
 // close ends the link politely if that works before ctx ends, which must have a
 // deadline.
 func (l *link) close(ctx context.Context) {

@@ -77,12 +77,16 @@ func (s *publishing) serve(ctx context.Context) error {
 				continue
 			}
 			s.note(r)
-		case bl := <-s.link.blocked:
+		case bl, ok := <-s.link.blocked:
+			if !ok {
+				s.link.blocked = nil // the connection is gone, which is no end of an alarm
+				continue
+			}
 			s.block(bl)
 		case err := <-s.link.closed:
 			return lost(LostConnection, err)
 		case err := <-s.chClosed:
-			return lost(LostChannel, err)
+			return s.link.channelLost(err)
 		case <-stopping:
 			return s.drain()
 		case <-ctx.Done():
@@ -172,10 +176,7 @@ func (s *publishing) note(r amqp.Return) {
 func returnKey(queue, id string) string { return queue + "\x00" + id }
 
 func (s *publishing) block(bl amqp.Blocking) {
-	if !s.blockedSince.IsZero() {
-		s.p.b.count(func(st *status) { st.BlockedFor += time.Since(s.blockedSince) })
-		s.blockedSince = time.Time{}
-	}
+	s.unblock()
 	if bl.Active {
 		s.blockedSince, s.blockedBy = time.Now(), s.p.b.cfg.secrets.text(bl.Reason)
 		s.p.b.cfg.Logger.Warn("broker blocks publishing", "reason", s.blockedBy)
@@ -183,6 +184,15 @@ func (s *publishing) block(bl amqp.Blocking) {
 		s.p.b.cfg.Logger.Info("broker takes messages again")
 	}
 	s.p.b.count(func(st *status) { st.Blocked, st.BlockedReason = bl.Active, s.blockedBy })
+}
+
+// unblock counts the time of an alarm that ended, or whose connection did.
+func (s *publishing) unblock() {
+	if s.blockedSince.IsZero() {
+		return
+	}
+	s.p.b.count(func(st *status) { st.Blocked = false; st.BlockedFor += time.Since(s.blockedSince) })
+	s.blockedSince = time.Time{}
 }
 
 // drain waits for the confirms of what was sent, for as long as Close may take and
@@ -196,7 +206,7 @@ func (s *publishing) drain() error {
 		case err := <-s.link.closed:
 			return lost(LostConnection, err)
 		case err := <-s.chClosed:
-			return lost(LostChannel, err)
+			return s.link.channelLost(err)
 		case <-ctx.Done():
 			return broker.ErrClosed
 		}
@@ -213,9 +223,7 @@ func (s *publishing) end() {
 	for _, p := range slices.Clone(s.pending) {
 		s.settle(p)
 	}
-	if !s.blockedSince.IsZero() {
-		s.block(amqp.Blocking{})
-	}
+	s.unblock()
 	s.link.kill()
 	s.p.b.count(func(st *status) { st.publisherUp = false })
 }

@@ -78,7 +78,10 @@ func (s *session) run(ctx context.Context) error {
 			s.cancels = nil // the channel is gone; chClosed says why
 		case <-s.lost:
 			return s.why(ctx, errors.New("deliveries ended"))
-		case <-s.link.blocked: // publishing is blocked, and this connection does not publish
+		case _, ok := <-s.link.blocked: // publishing is blocked, and this connection does not publish
+			if !ok {
+				s.link.blocked = nil
+			}
 		case <-s.c.wake:
 		case <-t.C:
 			err = s.tidy(ctx)
@@ -108,17 +111,12 @@ func (s *session) why(ctx context.Context, err error) error {
 	return &lostError{LostChannel, err}
 }
 
-// channelLost tells the deaths of a channel apart. One code stands for several, and
-// a dying connection takes its channels with it.
+// channelLost tells the deaths of a channel apart. One code stands for several.
 func (s *session) channelLost(e *amqp.Error) error {
-	switch {
-	case s.link.conn.IsClosed():
-		return lost(LostConnection, e)
-	case e != nil && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
+	if e != nil && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out") {
 		return lost(LostAckTimeout, e)
-	default:
-		return lost(LostChannel, e)
 	}
+	return s.link.channelLost(e)
 }
 
 // cancelled is told by the broker that the subscription is no more: the queue was
