@@ -195,9 +195,11 @@ func (c *Consumer) backoff(n int) time.Duration {
 func (c *Consumer) ack(ctx context.Context, w *work) { c.ackAs(ctx, w, "acked") }
 
 func (c *Consumer) ackAs(ctx context.Context, w *work, outcome string) {
-	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
+	c.settle(ctx, w, true, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
-		c.acks.add(d.ID)
+		if !h.isLost() { // that it comes again then is no lost ack
+			c.acks.add(d.ID)
+		}
 		return outcome, c.cfg.Source.Ack(ctx, d)
 	})
 }
@@ -205,7 +207,7 @@ func (c *Consumer) ackAs(ctx context.Context, w *work, outcome string) {
 // nack gives the delivery back. unused says that no run was tried on it, so
 // the hand-out does not count where the adapter keeps the count.
 func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unused bool) {
-	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
+	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
 		if unused && !w.tried && d.Receives > 0 {
 			d.Receives--
@@ -215,7 +217,7 @@ func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unuse
 }
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
-	c.settle(ctx, w, func(ctx context.Context, h *held) (string, error) {
+	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
 		if errors.Is(err, broker.ErrUnroutable) {
 			c.noDeadLetters(ctx, w, reason, err)
@@ -236,10 +238,11 @@ func (c *Consumer) noDeadLetters(ctx context.Context, w *work, reason string, er
 		"again_in", longestWait, "error", err)
 }
 
-// settle ends a delivery by do, which names the outcome that it is after.
-func (c *Consumer) settle(ctx context.Context, w *work, do func(context.Context, *held) (outcome string, err error)) {
-	if w.held == nil || !w.held.take() {
-		return // the ledger carries the job, or the delivery was handed off
+// settle ends a delivery by do, which names the outcome that it is after. One that the broker
+// took back has been counted; a late ack may still remove the message, if nobody has it.
+func (c *Consumer) settle(ctx context.Context, w *work, ack bool, do func(context.Context, *held) (outcome string, err error)) {
+	if w.held == nil || !w.held.take(ack) {
+		return // the ledger carries the job, or the delivery was handed off or lost
 	}
 	wait := again(100*time.Millisecond, 5*time.Second)
 	wait.MaxElapsedTime = c.cfg.Drain / 2
@@ -249,6 +252,10 @@ func (c *Consumer) settle(ctx context.Context, w *work, do func(context.Context,
 		outcome, err := do(sctx, w.held)
 		return outcome, permanentIfNotHeld(err)
 	}, wait)
+	if w.held.isLost() {
+		w.log.InfoContext(ctx, "acknowledged late; the broker may hand the message out again", "error", err)
+		return
+	}
 	if err != nil {
 		outcome = "lost"
 		w.log.InfoContext(ctx, "delivery not settled; the broker hands it out again", "error", err)

@@ -25,6 +25,7 @@ type held struct {
 	renewed time.Time // when the deadline was last pushed out
 	busy    bool      // an extension is under way
 	taken   bool
+	lost    bool // the broker took it back before anybody settled it
 }
 
 func (h *held) delivery() broker.Delivery {
@@ -33,35 +34,54 @@ func (h *held) delivery() broker.Delivery {
 	return h.d
 }
 
-// take gives the right to settle to one caller, once.
-func (h *held) take() bool {
+// take gives the right to settle to one caller, once. Of what was lost only an ack is left.
+func (h *held) take(ack bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := !h.taken
+	if h.taken || h.lost && !ack {
+		return false
+	}
 	h.taken = true
-	return first
+	return true
+}
+
+// lose notes that the broker took the delivery back. It is false when it was settled before.
+func (h *held) lose() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = !h.taken
+	return h.lost
+}
+
+func (h *held) isLost() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost
 }
 
 // gone reports whether the delivery was settled, handed off or lost.
 func (h *held) gone() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.taken
+	return h.taken || h.lost
 }
 
 // extendAt is when the delivery wants an extension: after a third of what is
-// left, so that two may go wrong. ok is false when it never does.
-func (h *held) extendAt() (at time.Time, ok bool) {
+// left, so that two may go wrong. Half of that wait is enough when another one is extended
+// anyway, because adapters send together what is asked for at once. ok is false when it
+// never wants one.
+func (h *held) extendAt() (at, early time.Time, ok bool) {
 	if h == nil {
-		return time.Time{}, false
+		return time.Time{}, time.Time{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.taken || h.busy || h.d.Deadline.IsZero() {
-		return time.Time{}, false
+	if h.taken || h.lost || h.busy || h.d.Deadline.IsZero() {
+		return time.Time{}, time.Time{}, false
 	}
+	// Never at once: the deadline may be over, and the broker out of reach.
 	wait := max(h.d.Deadline.Sub(h.renewed)/3, min(h.span/3, time.Second), 100*time.Millisecond)
-	return h.renewed.Add(wait), true // never at once: the deadline may be over, and the broker out of reach
+	return h.renewed.Add(wait), h.renewed.Add(wait / 2), true
 }
 
 // keep renews the worker's lease, then extends deliveries, for everything in hand.
@@ -72,12 +92,7 @@ func (c *Consumer) keep(ctx context.Context) {
 	renewAt := time.Now().Add(c.cfg.Lease / 3)
 	for {
 		c.nextKeep.Store(math.MaxInt64) // whatever begins during the look wakes the keeper
-		next := renewAt
-		c.each(func(w *work) {
-			if at, ok := w.held.extendAt(); ok && at.Before(next) {
-				next = at
-			}
-		})
+		next := c.nextExtension(renewAt)
 		c.nextKeep.Store(next.UnixNano())
 		timer := time.NewTimer(time.Until(next))
 		select {
@@ -91,13 +106,27 @@ func (c *Consumer) keep(ctx context.Context) {
 		if c.renewDue.CompareAndSwap(true, false) || !time.Now().Before(renewAt) {
 			renewAt = time.Now().Add(c.renew(ctx))
 		}
+		now := time.Now()
+		if c.nextExtension(renewAt).After(now) {
+			continue
+		}
 		c.each(func(w *work) {
-			if at, ok := w.held.extendAt(); ok && !at.After(time.Now()) {
+			if _, early, ok := w.held.extendAt(); ok && !early.After(now) {
 				w.held.begin()
 				extending.Go(func() { c.extend(ctx, w) })
 			}
 		})
 	}
+}
+
+// nextExtension is when the next delivery wants an extension, or the limit if that is sooner.
+func (c *Consumer) nextExtension(limit time.Time) time.Time {
+	c.each(func(w *work) {
+		if at, _, ok := w.held.extendAt(); ok && at.Before(limit) {
+			limit = at
+		}
+	})
+	return limit
 }
 
 func (c *Consumer) wakeKeeper() {
@@ -204,11 +233,11 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 	case errors.Is(err, broker.ErrLimit):
 		c.trace.extended("limit")
 		c.handOff(ctx, w)
-	case errors.Is(err, broker.ErrNotHeld) && !h.take():
+	case errors.Is(err, broker.ErrNotHeld) && !h.lose():
 		// It was settled while the extension was on its way: nothing was lost.
 	case errors.Is(err, broker.ErrNotHeld):
 		// The message may be handed to another worker, who will find the job
-		// running. The lease goes on, so the work does too.
+		// running. The lease goes on, so the work does too, and its ack is sent all the same.
 		c.trace.extended("lost")
 		c.trace.delivered(w.job, "lost")
 		w.log.WarnContext(ctx, "the broker took the delivery back; the lease is kept and the job goes on")

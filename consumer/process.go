@@ -263,7 +263,7 @@ type work struct {
 func (c *Consumer) begin(h *held) *work {
 	w := &work{held: h, since: time.Now(), log: c.log}
 	c.count(func() { c.active[w] = struct{}{} })
-	if at, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
+	if at, _, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
 		c.wakeKeeper()
 	}
 	return w
