@@ -17,6 +17,10 @@ import (
 // reviewTimeout bounds a look through the dead letters; every one is asked of the ledger.
 const reviewTimeout = 10 * time.Minute
 
+// groupSize is how many of a FIFO group a review sees at most: SQS hands out ten at once,
+// and no other of the group while one of these is held.
+const groupSize = 10
+
 // Run lists dead letters with what a redrive would do. It changes nothing.
 func (l dlqListCommand) Run(c *call) error {
 	return c.review(l.asJSON, &review{filter: l.dlqFilter})
@@ -40,6 +44,8 @@ type review struct {
 	messages consumer.Config // reads messages as a worker does
 	store    ledger.Store
 	doc      dlqDocument
+	looked   int             // dead letters so far, hidden ones too
+	kept     int             // of these, those that stay
 	seen     map[string]bool // keys of jobs that will run
 	err      error           // why the ledger could not be asked
 }
@@ -67,54 +73,86 @@ func (c *call) review(as asJSON, r *review) error {
 	r.doc = dlqDocument{DryRun: !r.apply, DeadLetters: []letterDocument{}}
 	ctx, cancel := context.WithTimeout(c.ctx, reviewTimeout)
 	defer cancel()
-	err = r.all(ctx, q)
+	err = r.all(ctx, q.DeadLetters)
+	r.doc.Hidden.Groups = q.fifo && r.looked >= groupSize && r.kept > 0
 	if n := r.doc.Summary; r.apply && n.Dropped+n.Redriven > 0 {
 		log.Info("dead letters redriven", "who", c.person(), "reason", r.reason, "redriven", n.Redriven, "dropped", n.Dropped, "left", n.Left)
 	}
-	err = errors.Join(err, show(c, as, r.doc, func(w io.Writer) error { return printLetters(w, r.doc, r.redrive) }))
+	err = errors.Join(err, show(c, as, r.doc, func(w io.Writer) error { return printLetters(w, r) }))
 	cctx, stop := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
 	defer stop()
 	return errors.Join(err, q.close(cctx))
 }
 
-// all asks the ledger about every dead letter, and does with it what it may.
+// all asks the ledger about every dead letter, and does with it what it may. It looks at
+// one more than the limit, only to know that there is one.
 func (r *review) all(ctx context.Context, q broker.DeadLetters) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	err := q.Review(ctx, r.filter.Limit, func(d broker.DeadLetter) broker.Fate {
-		l, err := r.look(ctx, d)
+	err := q.Review(ctx, max(r.filter.Limit, r.filter.Limit+1), func(d broker.DeadLetter) broker.Fate {
+		if r.looked == r.filter.Limit {
+			r.doc.Hidden.Limit = true
+			return broker.Keep
+		}
+		fate, err := r.decide(ctx, d)
 		if err != nil {
 			r.err = err
 			stop()
 			return broker.Keep
 		}
-		if !r.filter.takes(l) {
-			return broker.Keep
+		r.looked++
+		if fate == broker.Keep {
+			r.kept++
 		}
-		if l.Verdict == willRun {
-			if r.seen[l.Key] { // the first one's run answers it
-				l.Calls, l.CostUSD = new(0), new("0")
-			}
-			r.seen[l.Key] = true
-		}
-		r.doc.add(l)
-		if !r.apply {
-			return broker.Keep
-		}
-		return fates[l.Verdict]
+		return fate
 	})
 	if r.err != nil {
 		err = r.err // it is why the review ended
 	}
 	if err != nil {
+		r.doc.Hidden.BrokeOff = true
 		return fmt.Errorf("PO515 the review of the dead letters broke off; what it did before stays done, and nothing is lost: %w", err)
 	}
 	return nil
 }
 
+// decide is what becomes of one dead letter; it is shown unless a filter hides it.
+func (r *review) decide(ctx context.Context, d broker.DeadLetter) (broker.Fate, error) {
+	l, err := r.look(ctx, d)
+	if err != nil {
+		return broker.Keep, err
+	}
+	if !r.filter.takes(l) {
+		r.doc.Hidden.Filtered++
+		return broker.Keep, nil
+	}
+	if l.Verdict == willRun {
+		if r.seen[l.Key] { // the first one's run answers it
+			l.Calls, l.CostUSD = new(0), new("0")
+		}
+		r.seen[l.Key] = true
+	}
+	r.doc.add(l)
+	if !r.apply {
+		return broker.Keep, nil
+	}
+	return fates[l.Verdict], nil
+}
+
 // takes reports whether the command is about this dead letter.
 func (f dlqFilter) takes(l letterDocument) bool {
 	return (f.Job == "" || f.Job == l.Job) && (f.Tenant == "" || f.Tenant == l.Tenant) && strings.Contains(l.Reason, f.Match)
+}
+
+// String is the filter as flags, without the limit.
+func (f dlqFilter) String() string {
+	var set []string
+	for _, s := range []struct{ flag, value string }{{"--job", f.Job}, {"--tenant", f.Tenant}, {"--match", f.Match}} {
+		if s.value != "" {
+			set = append(set, s.flag+" "+s.value)
+		}
+	}
+	return strings.Join(set, " ")
 }
 
 // look reads the message as a worker would and asks the ledger about its job.

@@ -15,6 +15,7 @@ import (
 	brokermemory "github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/sqsfake"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -186,16 +187,51 @@ func TestDeadLettersFiltered(t *testing.T) {
 	w.setAside(w.queue, letter("1", "x"), "PO408 no handler")
 	w.setAside(w.queue, other, "PO408 no handler")
 	w.setAside(w.queue, broker.Message{Attributes: map[string]string{"job": "invoice.extract"}, Body: []byte(`{"tenant":"acme","document":"7","text":"x"}`)}, "delivery_limit")
-	for args, want := range map[string]int{"": 3, "--job invoice.extract": 1, "--tenant zeta": 1, "--match PO408": 2, "--limit 2": 2, "--tenant acme --match PO408": 1, "--job none": 0} {
+	type counts struct {
+		shown  int
+		hidden hiddenDocument
+	}
+	for args, want := range map[string]counts{
+		"":                             {3, hiddenDocument{}},
+		"--job invoice.extract":        {1, hiddenDocument{Filtered: 2}},
+		"--tenant zeta":                {1, hiddenDocument{Filtered: 2}},
+		"--match PO408":                {2, hiddenDocument{Filtered: 1}},
+		"--tenant acme --match PO408":  {1, hiddenDocument{Filtered: 2}},
+		"--job none":                   {0, hiddenDocument{Filtered: 3}},
+		"--limit 3":                    {3, hiddenDocument{}},
+		"--limit 2":                    {2, hiddenDocument{Limit: true}},
+		"--limit 2 --tenant zeta":      {1, hiddenDocument{Filtered: 1, Limit: true}},
+		"--limit 9223372036854775807":  {3, hiddenDocument{}},
+		"--limit 1 --match no --job n": {0, hiddenDocument{Filtered: 1, Limit: true}},
+	} {
 		var d dlqDocument
-		if err := json.Unmarshal([]byte(w.must("", append([]string{"dlq", "list", "--json"}, strings.Fields(args)...)...)), &d); err != nil || len(d.DeadLetters) != want {
-			t.Errorf("dlq list %s has %d, want %d (%v)", args, len(d.DeadLetters), want, err)
+		err := json.Unmarshal([]byte(w.must("", append([]string{"dlq", "list", "--json"}, strings.Fields(args)...)...)), &d)
+		if got := (counts{len(d.DeadLetters), d.Hidden}); err != nil || got != want {
+			t.Errorf("dlq list %s has %+v, want %+v (%v)", args, got, want, err)
 		}
+	}
+	for args, want := range map[string]string{
+		"list --job none": "not shown, since they are not what --job none asks for: 3\n",
+		"list --limit 1 --match no --tenant t": "not shown, since they are not what --tenant t --match no asks for: 1\n" +
+			"there are more: --limit 1 was reached; raise it\n",
+		"redrive --dry-run --job none": "not shown, since they are not what --job none asks for: 3\n",
+	} {
+		if out := w.must("", append([]string{"dlq"}, strings.Fields(args)...)...); out != want {
+			t.Errorf("dlq %s says\n%swant\n%s", args, out, want)
+		}
+	}
+	if out, want := w.must("", "dlq", "list", "--limit", "2", "--job", "ticket.summary"), "\nthere are more: --limit 2 was reached; raise it\n"; !strings.HasSuffix(out, want) || !strings.HasPrefix(out, "KEY") {
+		t.Errorf("with a limit dlq list says\n%s", out)
 	}
 	w.must("", "dlq", "redrive", "--reason", "r", "--match", "PO408", "--tenant", "zeta")
 	if d := w.queue.Depth(); d.Ready != 1 || len(w.lettersLeft()) != 2 {
 		t.Errorf("a filtered redrive left %q, queue %+v", w.lettersLeft(), d)
 	}
+	w.must("", "dlq", "redrive", "--reason", "r", "--limit", "1")
+	if d := w.queue.Depth(); d.Ready != 2 || len(w.lettersLeft()) != 1 {
+		t.Errorf("a redrive of one left %q, queue %+v", w.lettersLeft(), d)
+	}
+	w.must("", "dlq", "redrive", "--reason", "r")
 	if out := w.must("", "dlq", "list", "--job", "none"); out != "no dead letters\n" {
 		t.Errorf("says %q", out)
 	}
@@ -233,8 +269,63 @@ func TestDeadLettersWithoutLedger(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "PO515") || !strings.Contains(err.Error(), "job "+letterKey("2")+": connection refused") {
 		t.Errorf("error %v", err)
 	}
-	if got := w.lettersLeft(); !slices.Equal(got, []string{"m-2-x", "m-3-x"}) || w.queue.Depth().Ready != 1 || r.doc.Summary.Redriven != 1 {
-		t.Errorf("left are %q, queue %+v, summary %+v", got, w.queue.Depth(), r.doc.Summary)
+	if got := w.lettersLeft(); !slices.Equal(got, []string{"m-2-x", "m-3-x"}) || w.queue.Depth().Ready != 1 || r.doc.Summary.Redriven != 1 || r.doc.Hidden != (hiddenDocument{BrokeOff: true}) {
+		t.Errorf("left are %q, queue %+v, summary %+v, hidden %+v", got, w.queue.Depth(), r.doc.Summary, r.doc.Hidden)
+	}
+}
+
+// A broker that does not answer is not one without dead letters.
+func TestDeadLettersOutOfReach(t *testing.T) {
+	w := newWorld(t)
+	w.setAside(w.queue, letter("1", "x"), "delivery_limit")
+	if err := w.queue.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := w.do("", "dlq", "list")
+	if o.code != exitFailed || o.stdout != "the look broke off: there may be more\n" || !strings.Contains(o.stderr, "PO515") {
+		t.Errorf("exit %d, says\n%s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+// Of a FIFO group SQS shows ten at once. What stays hides the rest, and that is said.
+func TestDeadLettersOfAFIFOGroup(t *testing.T) {
+	srv := sqsfake.Start(t, sqsfake.Options{Running: true})
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	fifo := map[string]string{"FifoQueue": "true"}
+	srv.CreateQueue("jobs-dead.fifo", fifo)
+	srv.CreateQueue("jobs.fifo", map[string]string{"FifoQueue": "true", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":1000}`, sqsfake.ARN("jobs-dead.fifo"))})
+	w := newWorld(t)
+	w.queue = nil
+	w.env = append(w.env, "PAIDONCE_BROKER_URL=sqs:", "PAIDONCE_BROKER_QUEUE=jobs.fifo", "PAIDONCE_BROKER_ENDPOINT="+srv.URL(), "PAIDONCE_BROKER_REGION="+sqsfake.Region)
+	send := func(n int) {
+		for i := range n {
+			m := letter(fmt.Sprint(i), "x")
+			srv.Send("jobs-dead.fifo", sqsfake.Entry{MessageBody: new(string(m.Body)), MessageGroupId: new("g"), MessageDeduplicationId: fmt.Sprintf("%d-%d", n, i),
+				MessageAttributes: map[string]sqsfake.Attribute{"job": {DataType: "String", StringValue: new("ticket.summary")}}})
+		}
+	}
+	const said = "there may be more: SQS shows at most 10 of a FIFO group while these stay\n"
+	list := func(args ...string) (int, string) {
+		out := w.must("", append([]string{"dlq"}, args...)...)
+		return strings.Count(out, "acme:ticket.summary:"), out
+	}
+	send(9)
+	if n, out := list("list"); n != 9 || strings.Contains(out, said) {
+		t.Errorf("of nine it shows %d:\n%s", n, out)
+	}
+	send(3)
+	if n, out := list("list"); n != 10 || !strings.HasSuffix(out, said) {
+		t.Errorf("of twelve it shows %d:\n%s", n, out)
+	}
+	if n, out := list("list", "--limit", "4"); n != 4 || strings.Contains(out, said) || !strings.Contains(out, "--limit 4 was reached") {
+		t.Errorf("of twelve, at most four, it shows %d:\n%s", n, out)
+	}
+	if n, out := list("redrive", "--reason", "r"); n != 12 || strings.Contains(out, said) { // what goes makes room for the next
+		t.Errorf("of twelve it redrives %d:\n%s", n, out)
+	}
+	if d, q := srv.Depth("jobs-dead.fifo"), srv.Depth("jobs.fifo"); d != (sqsfake.Depth{}) || q != (sqsfake.Depth{Visible: 12}) {
+		t.Errorf("the dead-letter queue holds %+v, the queue %+v", d, q)
 	}
 }
 

@@ -47,10 +47,19 @@ type letterCounts struct {
 	CostUSD  *string `json:"cost_usd"` // of the calls; null: not known
 }
 
+// hiddenDocument says what is not shown, and why.
+type hiddenDocument struct {
+	Filtered int  `json:"filtered"`  // looked at, and not what --job, --tenant and --match ask for
+	Limit    bool `json:"limit"`     // there are more than --limit
+	Groups   bool `json:"groups"`    // there may be more of a FIFO group, behind those of it that stay
+	BrokeOff bool `json:"broke_off"` // the look ended with an error, and there may be more
+}
+
 type dlqDocument struct {
 	DryRun      bool             `json:"dry_run"` // nothing was changed
 	DeadLetters []letterDocument `json:"dead_letters"`
 	Summary     letterCounts     `json:"summary"`
+	Hidden      hiddenDocument   `json:"hidden"`
 }
 
 // add counts a dead letter in. What becomes of it is counted as if it were applied,
@@ -121,14 +130,55 @@ func (s letterCounts) line() string {
 	return head + ": " + strings.Join(parts, ", ")
 }
 
-func printLetters(w io.Writer, d dlqDocument, redrive bool) error {
-	if len(d.DeadLetters) == 0 {
-		_, err := fmt.Fprintln(w, "no dead letters")
-		return err
+func printLetters(w io.Writer, r *review) error {
+	if len(r.doc.DeadLetters) > 0 {
+		if err := printTable(w, r.doc.DeadLetters); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\n%s\n", r.doc.Summary.line())
+	} else if r.doc.Hidden == (hiddenDocument{}) {
+		fmt.Fprintln(w, "no dead letters")
 	}
+	s := r.doc.Summary
+	if s.WillCall > 0 {
+		fmt.Fprintf(w, "paid calls: %d; their cost is not known, this version knows no prices\n", s.Calls)
+	}
+	for _, line := range r.hidden() {
+		fmt.Fprintln(w, line)
+	}
+	var err error
+	switch {
+	case s.DeadLetters == 0:
+	case r.redrive && r.doc.DryRun:
+		_, err = fmt.Fprintln(w, "dry run: nothing was changed")
+	case r.redrive:
+		_, err = fmt.Fprintf(w, "%d dropped, %d redriven, %d left\n", s.Dropped, s.Redriven, s.Left)
+	}
+	return err
+}
+
+// hidden says what is not shown and why, a line for each reason.
+func (r *review) hidden() (lines []string) {
+	h := r.doc.Hidden
+	if h.Filtered > 0 {
+		lines = append(lines, fmt.Sprintf("not shown, since they are not what %s asks for: %d", oneLine(r.filter.String()), h.Filtered))
+	}
+	if h.Limit {
+		lines = append(lines, fmt.Sprintf("there are more: --limit %d was reached; raise it", r.filter.Limit))
+	}
+	if h.Groups {
+		lines = append(lines, fmt.Sprintf("there may be more: SQS shows at most %d of a FIFO group while these stay", groupSize))
+	}
+	if h.BrokeOff {
+		lines = append(lines, "the look broke off: there may be more")
+	}
+	return lines
+}
+
+func printTable(w io.Writer, ls []letterDocument) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tVERDICT\tCALLS\tUSD\tRECEIVES\tSET ASIDE\tREASON")
-	for _, l := range d.DeadLetters {
+	for _, l := range ls {
 		calls, cost, receives := "-", "-", "unknown"
 		if l.Calls != nil {
 			calls, cost = fmt.Sprint(*l.Calls), text(l.CostUSD)
@@ -142,22 +192,7 @@ func printLetters(w io.Writer, d dlqDocument, redrive bool) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(oneLine(l.Key), "message "+oneLine(l.MessageID)), l.Verdict, calls, cost, receives, clock(l.At), oneLine(why))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	s := d.Summary
-	fmt.Fprintf(w, "\n%s\n", s.line())
-	if s.WillCall > 0 {
-		fmt.Fprintf(w, "paid calls: %d; their cost is not known, this version knows no prices\n", s.Calls)
-	}
-	var err error
-	switch {
-	case redrive && d.DryRun:
-		_, err = fmt.Fprintln(w, "dry run: nothing was changed")
-	case redrive:
-		_, err = fmt.Fprintf(w, "%d dropped, %d redriven, %d left\n", s.Dropped, s.Redriven, s.Left)
-	}
-	return err
+	return t.Flush()
 }
 
 // oneLine makes a text of somebody else fit for a table on a terminal.

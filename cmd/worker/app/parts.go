@@ -135,6 +135,7 @@ type queue struct {
 	broker.Source
 	broker.Publisher
 	broker.DeadLetters
+	fifo     bool         // the order of a group keeps what is behind it from being received
 	ready    func() error // why it is not connected, or nil
 	describe func(context.Context) doctor.Broker
 	close    func(context.Context) error
@@ -174,7 +175,8 @@ func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue,
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.queue %s (%s) at SQS: %w", cfg.Broker.Queue, cfg.Source("broker.queue"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
+	return &queue{Source: b, Publisher: b, DeadLetters: b, fifo: strings.HasSuffix(cfg.Broker.Queue, ".fifo"),
+		ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
 		describe: func(ctx context.Context) doctor.Broker {
 			d, err := b.Describe(ctx)
 			return doctor.Broker{SQS: &d, Err: err}
