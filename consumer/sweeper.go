@@ -10,12 +10,9 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 )
 
-// sweepBatch bounds what one look at the ledger takes on. mostDue does so where the first
-// of the list are jobs that this worker has no handler for: they stay on it, and
-// the ones behind them must be seen.
+// sweepBatch bounds what one look at the ledger takes on.
 const (
 	sweepBatch = 100
-	mostDue    = 20 * sweepBatch
 	// soon is when the next look comes where there is more to do than one brings, and
 	// bounds the first: what waited while no worker was there should not wait for a tick too.
 	soon = time.Second
@@ -24,11 +21,9 @@ const (
 // sweep finds what died: workers whose lease is over, runs past their deadline, and
 // jobs that the ledger carries. It starts those for which a slot is free.
 func (c *Consumer) sweep(ctx, paid context.Context) {
-	foreign, more := 0, false
 	sleep(ctx, rand.N(min(soon, c.cfg.Tick)))
 	for ctx.Err() == nil {
-		foreign, more = c.sweepOnce(ctx, paid, foreign)
-		if more {
+		if c.sweepOnce(ctx, paid) {
 			sleep(ctx, min(soon, c.cfg.Tick))
 			select {
 			case <-c.freed:
@@ -47,40 +42,51 @@ func (c *Consumer) tick(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// sweepOnce returns how many of the due jobs are for handlers of other workers; the
-// last such number is what it looks past. more says that others wait for the
-// next slot.
-func (c *Consumer) sweepOnce(ctx, paid context.Context, past int) (foreign int, more bool) {
+// sweepOnce reports whether others wait for the next slot.
+func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 	sctx, cancel := settling(ctx)
 	defer cancel()
 	swept, err := c.store.Sweep(sctx, sweepBatch)
 	if err != nil {
 		c.log.WarnContext(ctx, "sweep did not finish", "error", err)
-		return past, false
+		return false
 	}
 	if swept.Epochs > 0 || len(swept.Lapsed) > 0 {
 		c.log.WarnContext(ctx, "dead workers found", "workers", swept.Epochs, "jobs_now_unknown", len(swept.Lapsed))
 	}
-	due, err := c.store.Due(sctx, min(sweepBatch+past, mostDue), c.cfg.Grace)
+	due, err := c.due(sctx)
 	if err != nil {
 		c.log.WarnContext(ctx, "due jobs not listed", "error", err)
-		return past, false
+		return false
 	}
 	unheard := c.takeUnheard()
 	for i, s := range append(unheard, due...) {
-		h, ok := c.cfg.Handlers.Lookup(s.Action)
-		if !ok {
-			c.noHandler(ctx, s.Action)
-			foreign++
-			continue
-		}
+		h, _ := c.cfg.Handlers.Lookup(s.Action)
 		if !c.slots.demand(ctx) {
 			c.putUnheard(unheard[min(i, len(unheard)):])
-			return max(foreign, past), true
+			return true
 		}
 		c.runs.Go(func() { c.revive(ctx, paid, s, h) })
 	}
-	return foreign, len(due)-foreign >= sweepBatch
+	return len(due) >= sweepBatch
+}
+
+// due lists whatever waits, so that jobs nobody has a handler for are told of. Where they
+// fill the list, it is asked again for the ones that this worker can run.
+func (c *Consumer) due(ctx context.Context) ([]ledger.Stored, error) {
+	due, err := c.store.Due(ctx, sweepBatch, c.cfg.Grace)
+	all := len(due)
+	due = slices.DeleteFunc(due, func(s ledger.Stored) bool {
+		_, ok := c.cfg.Handlers.Lookup(s.Action)
+		if !ok {
+			c.noHandler(ctx, s.Action)
+		}
+		return !ok
+	})
+	if all < sweepBatch || len(due) == all {
+		return due, err
+	}
+	return c.store.Due(ctx, sweepBatch, c.cfg.Grace, c.cfg.Handlers.Names()...)
 }
 
 // takeUnheard takes the jobs whose claims may have been granted without an answer: the

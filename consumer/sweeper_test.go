@@ -1,8 +1,11 @@
 package consumer_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,17 +15,21 @@ import (
 )
 
 // More jobs wait for a handler that is gone than one look lists; a job behind them
-// is run all the same.
+// is run all the same, and the log says once that they wait.
 func TestForeignJobsDoNotHideOthers(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
-		for i := range 250 {
+		for i := range 2500 {
 			r.seed(ledger.Key{Tenant: "acme", Text: fmt.Sprintf("acme:gone:%d:v1", i)}, "gone", ledger.Hash{}, []byte("{}"))
 		}
 		r.carry("1")
-		a := r.start("a")
+		var log bytes.Buffer
+		a := r.start("a", func(c *consumer.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(5 * time.Minute)
 		r.want("1", done1)
 		r.end(a)
+		if n := strings.Count(log.String(), `"no handler for a job that waits" worker=a job=gone registered=[`); n != 1 {
+			r.Errorf("the log says %d times that no handler is there:\n%s", n, &log)
+		}
 	})
 }
 

@@ -124,8 +124,9 @@ type Reconciler interface {
 	// carried by the ledger, and ready and due, or running with a lapsed owner and
 	// nothing open; and, whatever their carrier, those that have been so for
 	// longer than grace (the broker may have dropped their message): ready since
-	// NextAt, running since UpdatedAt. A listed job is not owned: claim it like any other.
-	Due(ctx context.Context, n int, grace time.Duration) ([]Stored, error)
+	// NextAt, running since UpdatedAt. Of these actions, none named: of any. A listed job
+	// is not owned: claim it like any other.
+	Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]Stored, error)
 	// Adopt takes up to n unknown jobs that are due for a look (J14). The fence
 	// grows, the state stays.
 	Adopt(ctx context.Context, w WorkerID, n int) ([]Adopted, error)

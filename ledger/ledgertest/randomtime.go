@@ -97,8 +97,9 @@ func (w *world) opDue(j *played) {
 		}
 	}
 	grace := pick(w, time.Hour, 5*time.Hour)
-	w.both("due after "+grace.String(), nil, func(_ int, h *Harness) string {
-		due, err := h.Store.Due(w.Context(), 1000, grace)
+	actions := pick(w, nil, []string{j.req.Action})
+	w.both(fmt.Sprint("due after ", grace, " of ", actions), nil, func(_ int, h *Harness) string {
+		due, err := h.Store.Due(w.Context(), 1000, grace, actions...)
 		var s []string
 		for _, d := range due {
 			s = append(s, fmt.Sprintf("%s/%s %s %s %q", d.Key.Tenant, d.Key.Text, d.Action, d.InputHash, d.Input))

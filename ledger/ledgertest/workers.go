@@ -19,6 +19,7 @@ var workerCases = []testCase{
 	{"sweep a few at a time", "one sweep locks every job of a fleet", sweepFew},
 	{"due", "a job that the ledger carries is never run, or one that waits for its message is", due},
 	{"due after a grace time", "a job whose message was dropped is never run", dueGrace},
+	{"due of some actions", "jobs that this worker has no handler for hide the ones it has", dueActions},
 	{"invalid workers", "a worker joins with a lease that ends at once", invalidWorkers},
 }
 
@@ -298,6 +299,47 @@ func dueGrace(e *env) {
 	}
 	if got := e.listed(long); got != "" {
 		e.Errorf("due after %s: %s", long, got)
+	}
+}
+
+// manyForeign is more jobs than any list of those that are due should hold.
+const manyForeign = 2500
+
+func dueActions(e *env) {
+	w := e.join("w2")
+	carried := func(name, action string) {
+		r := e.request(name)
+		r.Action, r.Carrier, r.Worker = action, ledger.CarriedByLedger, w
+		if c, err := e.Store.Claim(e.Context(), r); err != nil || c.Verdict != ledger.Run {
+			e.Errorf("claim %s: %s %v", name, c.Verdict, err)
+		}
+	}
+	const other, racers = `it's "another"`, 10
+	at(racers, func(racer int) {
+		for i := range manyForeign / racers {
+			carried(fmt.Sprintf("foreign %d %d", racer, i), "gone")
+		}
+	})
+	carried("ours", action)
+	carried("other", other)
+	e.die(w)
+	for _, c := range []struct {
+		actions []string
+		n, want int
+	}{
+		{nil, 2 * manyForeign, manyForeign + 2}, {nil, 100, 100}, {[]string{action}, 100, 1}, {[]string{"nobody's", ""}, 100, 0},
+		{[]string{other, "nobody's", action}, 100, 2}, {[]string{"gone"}, 100, 100}, {[]string{"gone", action}, 2 * manyForeign, manyForeign + 1},
+	} {
+		due, err := e.Store.Due(e.Context(), c.n, time.Minute, c.actions...)
+		e.is("due", err, nil)
+		if len(due) != c.want {
+			e.Errorf("%d jobs of %q are due, want %d", len(due), c.actions, c.want)
+		}
+		for _, d := range due {
+			if c.actions != nil && !slices.Contains(c.actions, d.Action) {
+				e.Fatalf("of %q, a job %s is due", c.actions, d.Action)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -41,7 +42,7 @@ func (l *Ledger) Sweep(ctx context.Context, n int) (ledger.Swept, error) {
 }
 
 // Due implements ledger.Reconciler.
-func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.Stored, error) {
+func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
 	now, unlock, err := l.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.
 		if len(due) >= n {
 			break
 		}
-		if l.due(r, now, grace) {
+		if l.due(r, now, grace) && (len(actions) == 0 || slices.Contains(actions, r.Action)) {
 			due = append(due, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: bytes.Clone(r.input), Origin: r.Origin})
 		}
 	}

@@ -282,7 +282,7 @@ func TestPlans(t *testing.T) {
 		"complete":      "'acme', 1, 1, gen_random_uuid(), '', 'x', '{}'",
 		"sweep_workers": "",
 		"sweep_jobs":    "10",
-		"due":           "10, '1h'",
+		"due":           "10, '1h', '{a}'",
 		"adopt":         "'w1', 1, 10",
 	} {
 		plan := f.explain(name, args)

@@ -44,12 +44,12 @@ func (l *Ledger) Sweep(ctx context.Context, n int) (ledger.Swept, error) {
 }
 
 // Due implements ledger.Reconciler.
-func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.Stored, error) {
+func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
 	rows, err := many[struct {
 		Tenant, Key, Action string
 		InputHash, Body     []byte
 		Origin              *ledger.Origin
-	}](ctx, l.pool, dueSQL, n, grace)
+	}](ctx, l.pool, dueSQL, n, grace, actions)
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", err)
 	}

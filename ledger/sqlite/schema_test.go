@@ -265,10 +265,10 @@ func withoutComments(t *testing.T, file string) string {
 }
 
 // TestPlans explains every statement but those for people: none reads a table from
-// end to end.
+// end to end. (json_each is an argument.)
 func TestPlans(t *testing.T) {
 	db := raw(t, file(t))
-	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true, "surplus": true} // surplus: json_each
+	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true}
 	files, err := filepath.Glob("sql/*.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestPlans(t *testing.T) {
 			if err := rows.Scan(&id, &parent, &other, &detail); err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasPrefix(detail, "SCAN") && !strings.Contains(detail, "CONSTANT ROW") {
+			if strings.HasPrefix(detail, "SCAN") && !strings.Contains(detail, "CONSTANT ROW") && !strings.HasPrefix(detail, "SCAN json_each") {
 				t.Errorf("%s: %s", name, detail)
 			}
 		}

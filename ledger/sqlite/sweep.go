@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -45,9 +46,13 @@ func (t *tx) sweep(n int) (ledger.Swept, error) {
 }
 
 // Due implements ledger.Reconciler.
-func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration) ([]ledger.Stored, error) {
-	now := clock()
-	due, err := many(ctx, l.readers, readStored, "due", micros(now), micros(now.Add(-grace)), n)
+func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
+	now, any := clock(), len(actions) == 0
+	names, err := json.Marshal(actions)
+	if err != nil {
+		return nil, err
+	}
+	due, err := many(ctx, l.readers, readStored, "due", micros(now), micros(now.Add(-grace)), n, any, string(names))
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", explain(err))
 	}
