@@ -1,6 +1,7 @@
 package sqstest
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"net"
@@ -48,6 +49,11 @@ wait "$p"; rc=$?
 kill "$r" 2>/dev/null
 exit "$rc"`
 
+// sitecustomize repairs what moto does to tests that poll; the file says what.
+//
+//go:embed sitecustomize.py
+var sitecustomize []byte
+
 // moto is a moto_server process.
 type moto struct {
 	port  int
@@ -56,13 +62,19 @@ type moto struct {
 	log   tail
 }
 
-func startMoto(program string) (*moto, error) {
+// startMoto starts a server that loads its repairs from the folder dir, for as long as
+// it starts.
+func startMoto(program, dir string) (*moto, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), sitecustomize, 0o600); err != nil {
+		return nil, fmt.Errorf("write what moto loads: %w", err)
+	}
 	m := &moto{port: port, ended: make(chan struct{})}
 	cmd := exec.Command("sh", "-c", watch, "watch", program, "-H", "127.0.0.1", "-p", strconv.Itoa(port))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+dir+":"+os.Getenv("PYTHONPATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C stops the test, and that the server
 	cmd.Stdout, cmd.Stderr = &m.log, &m.log
 	if m.stdin, err = cmd.StdinPipe(); err != nil {

@@ -10,7 +10,7 @@
 // emulator (LocalStack: http://127.0.0.1:4566) that one is used instead.
 //
 // moto walks a queue's whole message list on every call, so tests keep each queue
-// under 200 messages. Where it does not behave as AWS does, and for faults, there is
+// under 200 messages. sitecustomize.py repairs its long polls. Where it does not behave as AWS does, and for faults, there is
 // internal/sqsfake.
 package sqstest
 
@@ -90,7 +90,12 @@ func start() (*Server, error) {
 }
 
 func launch(program string) (*Server, error) {
-	m, err := startMoto(program)
+	dir, err := os.MkdirTemp("", "paidonce-moto-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for what moto loads: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	m, err := startMoto(program, dir)
 	if err != nil {
 		return nil, err
 	}

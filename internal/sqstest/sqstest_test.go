@@ -66,6 +66,36 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestPollOfAHeldGroup: a poll sees that a group became free while it waited.
+func TestPollOfAHeldGroup(t *testing.T) {
+	s := Start(t)
+	q := s.Queue(t, Spec{FIFO: true})
+	for _, body := range []string{"first", "second"} {
+		send(t, s, sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: &body, MessageGroupId: new("g"), MessageDeduplicationId: &body})
+	}
+	receive := func(wait int32) []types.Message {
+		out, err := s.Client().ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &q.URL, WaitTimeSeconds: wait, VisibilityTimeout: 60})
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return out.Messages
+	}
+	first := receive(0)
+	if !slices.Equal(bodies(first), []string{"first"}) {
+		t.Fatalf("received %q", bodies(first))
+	}
+	polled := make(chan []types.Message)
+	go func() { polled <- receive(20) }()
+	time.Sleep(time.Second) // the poll has begun, or it begins with a free group
+	if _, err := s.Client().DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: &q.URL, ReceiptHandle: first[0].ReceiptHandle}); err != nil {
+		t.Error(err)
+	}
+	if got := bodies(<-polled); !slices.Equal(got, []string{"second"}) {
+		t.Errorf("the poll ended with %q, want the group's next message", got)
+	}
+}
+
 // TestReset: an emulator of somebody else keeps its queues.
 func TestReset(t *testing.T) {
 	s := Start(t)
