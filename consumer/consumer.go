@@ -35,7 +35,7 @@ type Consumer struct {
 	cfg   Config
 	store ledger.Store
 	log   *slog.Logger
-	trace *Trace
+	trace *tracer
 	slots *slots
 	acks  *recent
 
@@ -74,8 +74,9 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, trace: &cfg.Trace, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
+	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{})}
+	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil

@@ -1,7 +1,11 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,39 +17,57 @@ import (
 	memledger "github.com/paidonce/paidonce/ledger/memory"
 )
 
-// The user's work in the commit panics, and so does a trace: the job is given
-// back, not left to its run deadline, and ends as poison.
+// The user's work in the commit panics: the job is given back, not left to its run
+// deadline, and ends as poison.
 func TestPanicOutsideTheHandler(t *testing.T) {
-	t.Run("hook", func(t *testing.T) {
-		bubble(t, memory.Options{}, func(r *rig) {
-			r.after = func(_ context.Context, j *job.Run, _ ask) error {
-				memledger.OnCommit(j, func(context.Context) error { panic("boom") })
-				return nil
-			}
-			r.send("1")
-			a := r.start("a")
-			time.Sleep(10 * time.Minute)
-			r.end(a)
-			r.want("1", want{state: ledger.Failed, runs: 3, bill: 1, attempts: []ledger.AttemptState{ledger.Received}, errClass: "poison"})
-			r.queue(memory.Depth{})
-		})
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.after = func(_ context.Context, j *job.Run, _ ask) error {
+			memledger.OnCommit(j, func(context.Context) error { panic("boom") })
+			return nil
+		}
+		r.send("1")
+		a := r.start("a")
+		time.Sleep(10 * time.Minute)
+		r.end(a)
+		r.want("1", want{state: ledger.Failed, runs: 3, bill: 1, attempts: []ledger.AttemptState{ledger.Received}, errClass: "poison"})
+		r.queue(memory.Depth{})
 	})
-	t.Run("trace", func(t *testing.T) {
-		bubble(t, memory.Options{}, func(r *rig) {
-			n := 0
-			r.send("1")
-			a := r.start("a", func(c *consumer.Config) {
-				c.Trace.Claimed = func(string, ledger.Verdict) {
-					if n++; n == 1 {
-						panic("boom")
-					}
-				}
-			})
-			time.Sleep(10 * time.Minute)
-			r.end(a)
-			r.want("1", want{state: ledger.Done, runs: 2, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
-			r.queue(memory.Depth{})
-		})
+}
+
+// Whatever a trace is told, from a delivery or from a loop, it panics: all goes on as if it had
+// not been told, and each of its functions is named in the log once.
+func TestPanicOfATrace(t *testing.T) {
+	bubble(t, memory.Options{Visibility: 30 * time.Second}, func(r *rig) {
+		r.prov.script = func(doc string, n int) (time.Duration, error) {
+			if doc == "lost" {
+				return firstIsLost(doc, n)
+			}
+			return time.Minute, nil
+		}
+		r.call.Reconcile = func(context.Context, job.Open) (string, job.Finding, error) {
+			return "answer to lost", job.Happened, nil
+		}
+		var trace consumer.Trace
+		fields := reflect.ValueOf(&trace).Elem()
+		for _, f := range fields.Fields() {
+			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { panic("boom") }))
+		}
+		var log bytes.Buffer
+		r.send("1", "lost")
+		a := r.start("a", func(c *consumer.Config) { c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil)) })
+		time.Sleep(10 * time.Minute)
+		r.send("1")
+		time.Sleep(time.Minute)
+		r.end(a)
+		r.want("1", done1)
+		r.want("lost", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		r.queue(memory.Depth{})
+		for f := range fields.Fields() {
+			line := `msg="trace panicked; said once" worker=a function=` + f.Name + " panic=boom stack="
+			if n := strings.Count(log.String(), line); n != 1 {
+				r.Errorf("the log says %d times that %s panicked:\n%s", n, f.Name, &log)
+			}
+		}
 	})
 }
 

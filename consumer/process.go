@@ -72,7 +72,7 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 }
 
 // panicked ends the work that died of a panic outside the handler: in a JobKey, in the
-// user's work of the commit, in a trace or an adapter. The process lives on, and so
+// user's work of the commit, or in an adapter. The process lives on, and so
 // would the lease, so the job is given back as after a panic of the handler.
 func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 	defer func() {

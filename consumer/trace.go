@@ -2,6 +2,9 @@ package consumer
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/paidonce/paidonce/job"
@@ -9,7 +12,8 @@ import (
 )
 
 // Trace is told what a consumer does. Every function may be nil, is called from many
-// goroutines at once, and must not block. Names of jobs come from the registry
+// goroutines at once, and must not block. A panic of one is logged, the first time, and goes
+// no further. Names of jobs come from the registry
 // ("unknown" stands for a message that names none), so they are a bounded set.
 // Package consumer/prom turns a Trace into metrics.
 type Trace struct {
@@ -43,76 +47,110 @@ type Trace struct {
 	Draining func()
 }
 
-func (t *Trace) delivered(job, outcome string) {
+// tracer tells a Trace. Its functions are the user's, and many are told from loops that
+// must go on.
+type tracer struct {
+	Trace
+	log  *slog.Logger
+	said sync.Map // the functions whose panic was logged
+}
+
+// guard is deferred around the one of that name.
+func (t *tracer) guard(function string) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if _, again := t.said.LoadOrStore(function, true); !again {
+		t.log.Error("trace panicked; said once", "function", function, "panic", v, "stack", string(debug.Stack()))
+	}
+}
+
+func (t *tracer) delivered(job, outcome string) {
 	if t.Delivered != nil {
+		defer t.guard("Delivered")
 		t.Delivered(job, outcome)
 	}
 }
 
-func (t *Trace) claimed(job string, v ledger.Verdict) {
+func (t *tracer) claimed(job string, v ledger.Verdict) {
 	if t.Claimed != nil {
+		defer t.guard("Claimed")
 		t.Claimed(job, v)
 	}
 }
 
-func (t *Trace) avoided(job, cause string, cost *ledger.Nano) {
+func (t *tracer) avoided(job, cause string, cost *ledger.Nano) {
 	if t.Avoided != nil {
+		defer t.guard("Avoided")
 		t.Avoided(job, cause, cost)
 	}
 }
 
-func (t *Trace) called(job string, s job.Seen) {
+func (t *tracer) called(job string, s job.Seen) {
 	if t.Called != nil {
+		defer t.guard("Called")
 		t.Called(job, s)
 	}
 }
 
-func (t *Trace) ended(job string, state ledger.State, waited, took time.Duration) {
+func (t *tracer) ended(job string, state ledger.State, waited, took time.Duration) {
 	if t.Ended != nil {
+		defer t.guard("Ended")
 		t.Ended(job, state, waited, took)
 	}
 }
 
-func (t *Trace) extended(result string) {
+func (t *tracer) extended(result string) {
 	if t.Extended != nil {
+		defer t.guard("Extended")
 		t.Extended(result)
 	}
 }
 
-func (t *Trace) renewed(margin time.Duration) {
+func (t *tracer) renewed(margin time.Duration) {
 	if t.Renewed != nil {
+		defer t.guard("Renewed")
 		t.Renewed(margin)
 	}
 }
 
-func (t *Trace) reconciled(job, provider, finding string) {
+func (t *tracer) reconciled(job, provider, finding string) {
 	if t.Reconciled != nil {
+		defer t.guard("Reconciled")
 		t.Reconciled(job, provider, finding)
 	}
 }
 
-func (t *Trace) slots(busy, all int) {
+func (t *tracer) slots(busy, all int) {
 	if t.Slots != nil {
+		defer t.guard("Slots")
 		t.Slots(busy, all)
 	}
 }
 
-func (t *Trace) draining() {
+func (t *tracer) draining() {
 	if t.Draining != nil {
+		defer t.guard("Draining")
 		t.Draining()
+	}
+}
+
+func (t *tracer) ledger(op string, took time.Duration, err error) {
+	if t.Ledger != nil {
+		defer t.guard("Ledger")
+		t.Ledger(op, took, err)
 	}
 }
 
 // timed is a store that tells the trace how long the verbs of a run take.
 type timed struct {
 	ledger.Store
-	trace *Trace
+	trace *tracer
 }
 
 func (s timed) took(op string, since time.Time, err *error) {
-	if s.trace.Ledger != nil {
-		s.trace.Ledger(op, time.Since(since), *err)
-	}
+	s.trace.ledger(op, time.Since(since), *err)
 }
 
 // Claim is timed.
