@@ -104,12 +104,18 @@ func (b *Broker) describeDead(ctx context.Context, q *queue) (DeadQueue, error) 
 func (b *Broker) findDead(ctx context.Context, q *queue) (string, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	dead, err := b.deadQueue(ctx, q)
-	if err != nil {
+	found := *q
+	var err error
+	if found.dead, err = b.deadQueue(ctx, &found); err != nil {
 		return "", sendError(ctx, err)
 	}
-	if dead == "" {
+	if found.dead == "" {
 		return "", fmt.Errorf("%s has no dead-letter queue: %w", nameOf(q.url), broker.ErrUnroutable)
 	}
-	return dead, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queue == q {
+		b.queue = &found
+	}
+	return found.dead, nil
 }

@@ -248,7 +248,7 @@ type receipts struct {
 
 // ask makes one request.
 func (b *Broker) ask(p *poll) (receipts, error) {
-	q, err := b.prepare(b.polling)
+	q, err := b.current(b.polling)
 	if err != nil {
 		return receipts{}, err
 	}

@@ -56,25 +56,27 @@ type Broker struct {
 
 	preparing chan struct{} // has room for one: who asks SQS for the queue
 
-	mu         sync.Mutex
-	queue      *queue // nil until SQS said what it is
-	visibility time.Duration
-	holds      map[string]*hold // by receipt
-	groups     map[string]*group
-	kept       []*hold // wait for a Receive, oldest first
-	keeping    bool    // a timer looks after kept
-	waiters    []*waiter
-	polls      map[*poll]struct{}
-	target     int // polls that may be open at once
-	fulls      int // answers since target changed, all of them full
-	pauses     *backoff.ExponentialBackOff
-	serial     int64 // of receipts
-	busy       int   // polls and background work that Close waits for
-	changed    chan struct{}
-	stopping   chan struct{} // closed by Close
-	closed     bool
-	dropped    time.Time
-	stats      status
+	mu          sync.Mutex
+	queue       *queue    // nil until SQS said what it is
+	described   time.Time // when it was asked last
+	undescribed bool      // it did not answer, and the log says so
+	visibility  time.Duration
+	holds       map[string]*hold // by receipt
+	groups      map[string]*group
+	kept        []*hold // wait for a Receive, oldest first
+	keeping     bool    // a timer looks after kept
+	waiters     []*waiter
+	polls       map[*poll]struct{}
+	target      int // polls that may be open at once
+	fulls       int // answers since target changed, all of them full
+	pauses      *backoff.ExponentialBackOff
+	serial      int64 // of receipts
+	busy        int   // polls and background work that Close waits for
+	changed     chan struct{}
+	stopping    chan struct{} // closed by Close
+	closed      bool
+	dropped     time.Time
+	stats       status
 }
 
 var (

@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,9 @@ const (
 	receiveLimit = 1000
 	// deadRetention is that of a dead-letter queue that Declare makes: the longest.
 	deadRetention = 14 * 24 * time.Hour
+	// describeEvery is how often a receive asks for the queue's settings again. A change takes
+	// SQS itself up to a minute.
+	describeEvery = time.Minute
 )
 
 // queue is what SQS said of the queue.
@@ -69,12 +73,7 @@ func (b *Broker) prepare(ctx context.Context) (*queue, error) {
 		b.cfg.Logger.Warn("queue has no dead-letter queue: a message that no worker can run stays in it and is received again and again",
 			"queue", nameOf(q.url), "fix", "set a redrive policy, broker.dead_letter or broker.declare")
 	}
-	b.mu.Lock()
-	b.queue, b.visibility = q, b.cfg.Visibility
-	if b.visibility == 0 {
-		b.visibility = q.visibility
-	}
-	b.mu.Unlock()
+	b.learn(q)
 	return q, nil
 }
 
@@ -82,6 +81,69 @@ func (b *Broker) known() *queue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.queue
+}
+
+// learn takes what SQS said of the queue into the books.
+func (b *Broker) learn(q *queue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.visibility
+	b.queue, b.described, b.undescribed, b.visibility = q, time.Now(), false, cmp.Or(b.cfg.Visibility, q.visibility)
+	if before != 0 && before != b.visibility {
+		b.cfg.Logger.Info("the queue's visibility timeout was changed; what is received from now on is held for as long",
+			"queue", nameOf(q.url), "visibility", b.visibility, "before", before)
+	}
+}
+
+// current is prepare for a receive: what it brings is held by the queue's own settings, and
+// whoever owns it may change them at any time. While SQS does not say, what it said last
+// counts.
+func (b *Broker) current(ctx context.Context) (*queue, error) {
+	q, err := b.prepare(ctx)
+	if err != nil || !b.outdated() {
+		return q, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, tryLimit, errSilent)
+	defer cancel()
+	now, err := b.examine(ctx, q.url)
+	switch {
+	case errors.Is(err, ErrQueue):
+		b.mu.Lock()
+		b.described = time.Time{} // the next receive looks again
+		b.mu.Unlock()
+		return nil, err
+	case err != nil:
+		b.notDescribed(err)
+		return q, nil
+	}
+	if now.redrive.Target == q.redrive.Target {
+		now.dead = q.dead // else it is looked for when it is wanted
+	}
+	b.learn(now)
+	return now, nil
+}
+
+// outdated has one caller ask SQS for the queue again, once in describeEvery.
+func (b *Broker) outdated() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Since(b.described) < describeEvery {
+		return false
+	}
+	b.described = time.Now()
+	return true
+}
+
+// notDescribed says so once, until it works again.
+func (b *Broker) notDescribed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.undescribed || b.polling.Err() != nil {
+		return
+	}
+	b.undescribed = true
+	b.cfg.Logger.Warn("queue not described again; a change of its visibility timeout is not noticed",
+		"queue", nameOf(b.cfg.Queue), "error", asFailure(err).wrap())
 }
 
 // vanished has the queue asked for anew, and made anew where that is allowed, when err
@@ -101,6 +163,16 @@ func (b *Broker) lookUp(ctx context.Context) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q, err := b.examine(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	q.dead, err = b.deadQueue(ctx, q)
+	return q, err
+}
+
+// examine describes the queue and refuses one that cannot be used.
+func (b *Broker) examine(ctx context.Context, url string) (*queue, error) {
 	q, err := b.describe(ctx, url)
 	if err != nil {
 		return nil, err
@@ -111,8 +183,7 @@ func (b *Broker) lookUp(ctx context.Context) (*queue, error) {
 	case q.visibility == 0 && b.cfg.Visibility == 0:
 		return nil, fmt.Errorf("%w: %s has a visibility timeout of 0 s, so a message is handed out again at once: set one, or consumer.visibility", ErrQueue, url)
 	}
-	q.dead, err = b.deadQueue(ctx, q)
-	return q, err
+	return q, nil
 }
 
 // deadName is the dead-letter queue that is configured, by Config or redrive policy: its
