@@ -1,8 +1,13 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,6 +144,138 @@ func TestRunsOfAJobNeverOverlap(t *testing.T) {
 			t.Errorf("%d runs at once", most)
 		}
 		r.want("1", want{state: ledger.Done, runs: 3, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		r.queue(memory.Depth{})
+	})
+}
+
+// Case 3: errors, panics and bodies that nobody can read neither take a slot with them nor
+// give one away.
+func TestSlotsAreNeitherLostNorMade(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		const slots = 3
+		r.cfg.Workers, r.cfg.MaxRuns = slots, 2
+		var mu sync.Mutex
+		now, most := 0, 0
+		r.before = func(_ context.Context, _ *job.Run, in ask) error {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			defer func() { mu.Lock(); now--; mu.Unlock() }()
+			switch in.Doc[0] {
+			case 'e':
+				return errors.New("no")
+			case 'p':
+				panic("boom")
+			}
+			time.Sleep(time.Minute)
+			return nil
+		}
+		a := r.start("a")
+		for i := range 10 {
+			if err := r.q.Publish(t.Context(), broker.Message{Body: []byte("not json")}); err != nil {
+				t.Fatal(err)
+			}
+			r.send(fmt.Sprint("e", i), fmt.Sprint("p", i))
+		}
+		time.Sleep(time.Hour)
+		most = 0
+		for i := range 4 * slots {
+			r.send(fmt.Sprint("good", i))
+		}
+		time.Sleep(4*time.Minute + 30*time.Second)
+		r.end(a)
+		if most != slots {
+			t.Errorf("%d handlers at once, want %d", most, slots)
+		}
+		for i := range 4 * slots {
+			r.want(fmt.Sprint("good", i), done1)
+		}
+		for i := range 10 {
+			r.want(fmt.Sprint("e", i), want{state: ledger.Failed, runs: 2, errClass: "exhausted"})
+			r.want(fmt.Sprint("p", i), want{state: ledger.Failed, runs: 2, errClass: "exhausted"})
+		}
+		r.queue(memory.Depth{}, slices.Repeat([]string{"PO401"}, 10)...)
+	})
+}
+
+// Case 5: the only slot is taken by a job that hangs. When its time is over the next job
+// runs, and the log says why.
+func TestAHangingJobGivesItsSlotBack(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.cfg.Workers, r.cfg.MaxRun, r.cfg.MaxRuns = 1, 10*time.Minute, 1
+		r.before = func(ctx context.Context, _ *job.Run, in ask) error {
+			if in.Doc == "hangs" {
+				<-ctx.Done()
+			}
+			return context.Cause(ctx)
+		}
+		var log bytes.Buffer
+		r.send("hangs", "next")
+		a := r.start("a", func(c *consumer.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		time.Sleep(9 * time.Minute)
+		if _, err := r.led.Job(t.Context(), key("next")); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("reading the next job before the time is over: %v", err)
+		}
+		time.Sleep(time.Hour)
+		r.end(a)
+		r.want("hangs", want{state: ledger.Failed, runs: 1, errClass: "exhausted"})
+		r.want("next", done1)
+		r.queue(memory.Depth{})
+		if !strings.Contains(log.String(), "PO340") {
+			t.Errorf("the log does not say that the run was past its deadline:\n%s", &log)
+		}
+	})
+}
+
+// Case 33: three workers sweep at ten times the usual rate while a job of many leases runs.
+func TestHastySweepersLeaveARunningJobAlone(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.call.Routes[0].Timeout = 5 * time.Minute
+		r.prov.script = func(string, int) (time.Duration, error) { return 4 * time.Minute, nil }
+		r.before = func(context.Context, *job.Run, ask) error { time.Sleep(4 * time.Minute); return nil }
+		hasty := func(c *consumer.Config) { c.Tick, c.Grace = time.Second, time.Second }
+		r.send("1")
+		ns := []*node{r.start("a", hasty), r.start("b", hasty), r.start("c", hasty)}
+		time.Sleep(30 * time.Minute)
+		r.end(ns...)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+		r.avoids(map[string]int{})
+		if n := r.runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// Case 39: a job that takes its worker down with it is set aside after so many deaths, and
+// the jobs beside it are done.
+func TestAJobThatKillsItsWorkers(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		const deaths = 3
+		r.cfg.MaxRuns = deaths
+		deadly := make(chan bool, 1)
+		r.before = func(ctx context.Context, _ *job.Run, in ask) error {
+			if in.Doc == "deadly" {
+				deadly <- true
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		r.send("deadly")
+		for i := range deaths {
+			n := r.start(fmt.Sprint("victim ", i))
+			<-deadly
+			r.send(fmt.Sprint(i))
+			n.kill()
+		}
+		last := r.start("last")
+		time.Sleep(time.Hour)
+		r.end(last)
+		r.want("deadly", want{state: ledger.Failed, runs: deaths, errClass: "exhausted"})
+		for i := range deaths {
+			r.want(fmt.Sprint(i), done1)
+		}
 		r.queue(memory.Depth{})
 	})
 }
