@@ -179,7 +179,9 @@ func TestSlotsAreNeitherLostNorMade(t *testing.T) {
 			r.send(fmt.Sprint("e", i), fmt.Sprint("p", i))
 		}
 		time.Sleep(time.Hour)
+		mu.Lock()
 		most = 0
+		mu.Unlock()
 		for i := range 4 * slots {
 			r.send(fmt.Sprint("good", i))
 		}

@@ -53,7 +53,9 @@ func staggered(t *testing.T, m *metronome, look func()) {
 			time.Sleep(400 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Minute)
+		m.mu.Lock()
 		look()
+		m.mu.Unlock()
 		r.end(a)
 		for i := range 40 {
 			r.want(strconv.Itoa(i), done1)
