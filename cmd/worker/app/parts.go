@@ -19,6 +19,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/consumer/prom"
 	"github.com/paidonce/paidonce/handlers/invoice"
 	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/handlers/summarize"
@@ -135,8 +136,9 @@ type queue struct {
 	broker.Source
 	broker.Publisher
 	broker.DeadLetters
-	fifo     bool         // the order of a group keeps what is behind it from being received
-	ready    func() error // why it is not connected, or nil
+	fifo     bool               // the order of a group keeps what is behind it from being received
+	ready    func() error       // why it is not connected, or nil
+	fares    func() prom.Broker // nil: it counts nothing
 	describe func(context.Context) doctor.Broker
 	close    func(context.Context) error
 }
@@ -161,10 +163,12 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close, describe: func(ctx context.Context) doctor.Broker {
-		d, err := b.Describe(ctx)
-		return doctor.Broker{RabbitMQ: &d, Err: err}
-	}}, nil
+	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
+		fares: func() prom.Broker { return rabbitFares(b.State()) },
+		describe: func(ctx context.Context) doctor.Broker {
+			d, err := b.Describe(ctx)
+			return doctor.Broker{RabbitMQ: &d, Err: err}
+		}}, nil
 }
 
 func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue, error) {
@@ -177,6 +181,7 @@ func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue,
 	}
 	return &queue{Source: b, Publisher: b, DeadLetters: b, fifo: strings.HasSuffix(cfg.Broker.Queue, ".fifo"),
 		ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
+		fares: func() prom.Broker { return sqsFares(b.State()) },
 		describe: func(ctx context.Context) doctor.Broker {
 			d, err := b.Describe(ctx)
 			return doctor.Broker{SQS: &d, Err: err}

@@ -41,6 +41,9 @@ func TestRealServices(t *testing.T) {
 	r := w.start()
 	url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
 	eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz?verbose"); return s == http.StatusOK, b })
+	if _, metrics := get(t, url+"/metrics"); !strings.Contains(metrics, "paidonce_broker_connected 1\n") {
+		t.Error("the metrics lack how the adapter fares")
+	}
 
 	const n = 20
 	var in strings.Builder

@@ -132,6 +132,9 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 	w.jobs = cc.Handlers.Names()
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	w.metrics = prom.New(w.registry, w.jobs, models(cfg), prom.Build{Version: version(), ConfigHash: cfg.Hash()})
+	if w.queue.fares != nil {
+		prom.WatchBroker(w.registry, w.queue.fares)
+	}
 	cc.Source, cc.Store, cc.Log, cc.Trace = w.queue, w.store, log, w.metrics.Trace()
 	if w.consumer, err = consumer.New(cc); err != nil {
 		return w, err

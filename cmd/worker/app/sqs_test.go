@@ -45,6 +45,9 @@ func TestSQS(t *testing.T) {
 			url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
 			w.until(ticketKey, "done")
 			eventually(t, func() (bool, string) { s, b := get(t, url+"/readyz?verbose"); return s == 200, b })
+			if _, metrics := get(t, url+"/metrics"); !strings.Contains(metrics, "paidonce_broker_connected 1\n") || !strings.Contains(metrics, "paidonce_broker_events_total{event=\"receives\"} ") {
+				t.Error("the metrics lack what the adapter counts")
+			}
 			const line = "2 dead letters: 1 will call the model, 1 cannot be read and will be skipped"
 			for _, args := range [][]string{{"list"}, {"redrive", "--dry-run"}, {"redrive", "--reason", "r"}} {
 				if out := w.must("", append([]string{"dlq"}, args...)...); !strings.Contains(out, line) {
