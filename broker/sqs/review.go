@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,13 +56,7 @@ type review struct {
 	q      *queue
 	decide func(broker.DeadLetter) broker.Fate
 	seen   map[string]broker.Fate // by message id
-	kept   []looked
-}
-
-// looked is a dead letter that stays.
-type looked struct {
-	handle string
-	until  time.Time
+	kept   []*op                  // the changes that show again what stays
 }
 
 func (r *review) run(ctx context.Context, n int) error {
@@ -142,7 +137,7 @@ func (r *review) one(ctx context.Context, main *queue, m types.Message, asked ti
 
 // stays notes that m is to be shown again at the end.
 func (r *review) stays(m types.Message, asked time.Time) {
-	r.kept = append(r.kept, looked{deref(m.ReceiptHandle), asked.Add(reviewHold)})
+	r.kept = append(r.kept, &op{h: &hold{handle: deref(m.ReceiptHandle)}, until: asked.Add(reviewHold)})
 }
 
 func (r *review) redrive(ctx context.Context, main *queue, m types.Message) error {
@@ -170,23 +165,48 @@ func (r *review) remove(ctx context.Context, handle string) error {
 	return nil
 }
 
-// keep makes visible what stays, last one first.
+// keep makes visible what stays, last one first. What cannot be shown now comes back when
+// reviewHold is over.
 func (r *review) keep(ctx context.Context) error {
 	ctx, cancel := call(context.WithoutCancel(ctx))
 	defer cancel()
 	slices.Reverse(r.kept)
-	now := time.Now()
-	held := slices.DeleteFunc(r.kept, func(l looked) bool { return !now.Before(l.until) })
-	for part := range slices.Chunk(held, batchSize) {
-		in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &r.q.url}
-		for i, l := range part {
-			in.Entries = append(in.Entries, types.ChangeMessageVisibilityBatchRequestEntry{Id: entryID(i), ReceiptHandle: &l.handle})
-		}
-		if _, err := r.b.clients.settle.ChangeMessageVisibilityBatch(ctx, in); err != nil {
-			return fmt.Errorf("show again: %w", failed(err).wrap())
+	var errs []error
+	for part := range slices.Chunk(r.kept, batchSize) {
+		if err := r.show(ctx, part); err != nil {
+			errs = append(errs, fmt.Errorf("show again, or wait up to %v: %w", reviewHold, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// show makes up to ten visible. Those that SQS did not take for now are tried again. One without an
+// answer may be visible and in other hands by now, whose hold a repetition would end; on a FIFO queue
+// an old handle does nothing.
+func (r *review) show(ctx context.Context, ops []*op) (err error) {
+	pause := shortest
+	for try := 1; ; try++ {
+		now := time.Now()
+		ops = slices.DeleteFunc(slices.Clone(ops), func(o *op) bool { return passed(o.until, now) })
+		if len(ops) == 0 {
+			return err
+		}
+		var left []*op
+		for i, f := range r.b.changeBatch(ctx, r.q, ops) {
+			switch {
+			case f == nil || f.class == gone: // it was removed meanwhile
+			case f.class == temporary && (!f.silent || r.q.fifo) && try < sendTries:
+				left = append(left, ops[i])
+			default:
+				err = f.wrap()
+			}
+		}
+		ops = left
+		if len(ops) > 0 && !sleep(ctx, pause) {
+			return fmt.Errorf("%w: %w", broker.ErrUnavailable, context.Cause(ctx))
+		}
+		pause *= 2
+	}
 }
 
 // deadLetter is what a person sees of m.

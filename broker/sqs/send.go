@@ -227,14 +227,22 @@ func (b *Broker) sendAll(ctx context.Context, url string, es []types.SendMessage
 			return err
 		}
 		es = left
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !sleep(ctx, pause) {
 			return err
 		}
 		pause *= 2
+	}
+}
+
+// sleep reports whether d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
