@@ -162,3 +162,47 @@ func TestReasonOfTheBroker(t *testing.T) {
 		}
 	})
 }
+
+// AWS refuses whatever has to do with the dead-letter queue: messages are worked off all the same, the log has
+// it once, with its code, and who sets something aside is told why it stays. What is granted later is used.
+func TestRefusedDeadLetterQueue(t *testing.T) {
+	ofDead := func(c sqsfake.Call) bool { return c.Queue == "jobs-dead" || c.Queue == "made-dead" }
+	for _, c := range []struct {
+		queue   string
+		fault   sqsfake.Fault
+		warning bool
+		dead    error // of setting something aside meanwhile
+	}{
+		{"jobs", sqsfake.Fault{Action: "GetQueueUrl", Match: ofDead}, true, sqs.ErrRefused},
+		{"jobs", sqsfake.Fault{Action: "SendMessageBatch", Match: ofDead}, false, sqs.ErrRefused},
+		{"made", sqsfake.Fault{Action: "CreateQueue", Match: ofDead}, true, sqs.ErrRefused},
+		{"made", sqsfake.Fault{Action: "SetQueueAttributes"}, true, nil},
+	} {
+		onStage(t, func(s *stage) {
+			var j journal
+			s.queue = c.queue
+			c.fault.Kind, c.fault.Error, c.fault.Times = sqsfake.Refuse, sqsfake.AccessDenied, -1
+			s.srv.Script(c.fault)
+			b := s.open(s.journaled(&j), func(conf *sqs.Config) { conf.Declare = c.queue == "made" })
+			s.srv.SendBodies(s.queue, "good", "bad")
+			ds := s.receive(b, 2, time.Second)
+			s.ok("ack", b.Ack(s.Context(), ds[0]))
+			s.is(c.fault.Action+": dead-letter", b.DeadLetter(s.Context(), ds[1], "PO401 x"), c.dead)
+			if c.dead != nil {
+				s.depth(0, 1)
+				if c.fault.Action != "SendMessageBatch" {
+					s.is(c.fault.Action+": review", b.Review(s.Context(), 1, keep), c.dead)
+				}
+				s.srv.ClearFaults()
+				s.ok("dead-letter", b.DeadLetter(s.Context(), ds[1], "PO401 x"))
+			}
+			s.depth(0, 0)
+			if seen := s.look(b, keep); len(seen) != 1 || !b.State().Connected || b.State().LastError != "" {
+				t.Errorf("%s: dead letters %+v, state %+v", c.fault.Action, seen, b.State())
+			}
+			if n := j.count("WARN", "dead-letter queue cannot be set up", "PO152"); (n == 1) != c.warning || j.count("has no dead-letter queue") != 0 {
+				t.Errorf("%s: %d warnings", c.fault.Action, n)
+			}
+		})
+	}
+}

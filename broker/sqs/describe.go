@@ -92,7 +92,7 @@ func (b *Broker) describeDead(ctx context.Context, q *queue) (DeadQueue, error) 
 		return d, nil
 	}
 	if err != nil {
-		return d, err
+		return d, fmt.Errorf("dead-letter queue %s: %w", nameOf(name), err)
 	}
 	d.Exists, d.URL, d.FIFO, d.MaxMessage = true, url, dead.fifo, dead.maxBody
 	d.ARN = dead.attributes[string(types.QueueAttributeNameQueueArn)]
@@ -107,7 +107,7 @@ func (b *Broker) findDead(ctx context.Context, q *queue) (string, error) {
 	found := *q
 	var err error
 	if found.dead, err = b.deadQueue(ctx, &found); err != nil {
-		return "", sendError(ctx, err)
+		return "", fmt.Errorf("dead-letter queue of %s: %w", nameOf(q.url), sendError(ctx, err))
 	}
 	if found.dead == "" {
 		return "", fmt.Errorf("%s has no dead-letter queue: %w", nameOf(q.url), broker.ErrUnroutable)

@@ -69,10 +69,6 @@ func (b *Broker) prepare(ctx context.Context) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.dead == "" {
-		b.cfg.Logger.Warn("queue has no dead-letter queue: a message that no worker can run stays in it and is received again and again",
-			"queue", nameOf(q.url), "fix", "set a redrive policy, broker.dead_letter or broker.declare")
-	}
 	b.learn(q)
 	return q, nil
 }
@@ -167,8 +163,24 @@ func (b *Broker) lookUp(ctx context.Context) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	return q, b.attachDead(ctx, q)
+}
+
+// attachDead finds the dead-letter queue for q. That there is none, or that AWS refuses it, is a warning: messages
+// are worked off without, and it is looked for again when one must be set aside.
+func (b *Broker) attachDead(ctx context.Context, q *queue) error {
+	var err error
 	q.dead, err = b.deadQueue(ctx, q)
-	return q, err
+	switch f, failed := errors.AsType[*failure](err); {
+	case failed && f.kind() == ErrRefused:
+		b.cfg.Logger.Warn("dead-letter queue cannot be set up or used; receiving goes on, and what should be set aside comes back",
+			"queue", nameOf(q.url), "error", fmt.Errorf("%w: %w", ErrRefused, err), "fix", "give this worker the permissions that PO152 lists, for the dead-letter queue too")
+		return nil
+	case err == nil && q.dead == "":
+		b.cfg.Logger.Warn("queue has no dead-letter queue: a message that no worker can run stays in it and is received again and again",
+			"queue", nameOf(q.url), "fix", "set a redrive policy, broker.dead_letter or broker.declare")
+	}
+	return err
 }
 
 // examine describes the queue and refuses one that cannot be used.
@@ -239,7 +251,10 @@ func (b *Broker) setRedrive(ctx context.Context, q *queue, dead string) error {
 	}
 	_, err = b.clients.settle.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &q.url,
 		Attributes: map[string]string{string(types.QueueAttributeNameRedrivePolicy): string(policy)}})
-	return asError(err)
+	if err != nil {
+		return fmt.Errorf("set the redrive policy of %s: %w", nameOf(q.url), failed(err))
+	}
+	return nil
 }
 
 // urlOf finds a queue by name or URL. owner is the account of another's queue, or "".
@@ -320,12 +335,4 @@ func asFailure(err error) *failure {
 		return f
 	}
 	return &failure{class: temporary, err: err}
-}
-
-// asError keeps a nil *failure from becoming an error.
-func asError(err error) error {
-	if f := failed(err); f != nil {
-		return f
-	}
-	return nil
 }
