@@ -129,15 +129,20 @@ func newBroker(cfg *settings, cs *clients) *Broker {
 // Close lets the open poll end, because cutting it would hide a message that is on
 // its way, and gives back what it brings. Meanwhile it gives back every delivery that is
 // still held, and waits until what was acknowledged is deleted. It takes up to
-// Config.Wait when nothing is sent to the queue, and no longer than ctx: in the last 2 s
-// it cuts the poll (State.Stranded counts it), at the end whatever is left, and the
-// error says so. Everything else returns ErrClosed from now on.
+// Config.Wait when nothing is sent to the queue. In the last 2 s before the deadline of ctx it cuts
+// the poll (State.Stranded counts it), at the end whatever is left, and the
+// error says so; a ctx that is cancelled cuts the poll at once and leaves 2 s for the rest. The
+// log has what it waits for and what it cut. Everything else returns ErrClosed from now on.
 func (b *Broker) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.Wait+pollGrace+strandMargin, errSilent)
-	defer cancel()
+	limit := time.Now().Add(b.cfg.Wait + pollGrace + strandMargin)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
+		ctx, cancel := context.WithDeadlineCause(ctx, limit, errSilent)
+		defer cancel()
 		return b.idle(ctx) // the first one does it
 	}
 	b.closed = true
@@ -147,18 +152,63 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.waiters = nil
 	b.releaseAll()
+	b.announce(limit.Add(-strandMargin))
 	b.mu.Unlock()
 
-	deadline, _ := ctx.Deadline()
-	stop := time.AfterFunc(time.Until(deadline)-strandMargin, b.cutPolls)
-	defer stop.Stop()
-	err := b.idle(ctx)
+	err := b.finish(ctx, limit)
 	b.end()
 	b.clients.close()
 	if err != nil {
 		return fmt.Errorf("close queue %s: %w: %w", nameOf(b.cfg.Queue), broker.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// announce says for how long Close may wait for polls, until the limit at most. b.mu is held.
+func (b *Broker) announce(limit time.Time) {
+	if len(b.polls) == 0 {
+		return
+	}
+	left := time.Duration(0)
+	for p := range b.polls {
+		left = max(left, b.cfg.Wait+pollGrace-time.Since(p.since))
+	}
+	b.cfg.Logger.Info("closing when the open poll has ended; a second signal shortens that", "queue", nameOf(b.cfg.Queue),
+		"polls", len(b.polls), "at_most", max(0, min(left, time.Until(limit))))
+}
+
+// finish waits for what is under way: for polls until strandMargin before the limit or until ctx
+// ends, for the rest as long as that again.
+func (b *Broker) finish(ctx context.Context, limit time.Time) error {
+	calm, cancel := context.WithDeadlineCause(ctx, limit.Add(-strandMargin), errSilent)
+	defer cancel()
+	if b.idle(calm) == nil {
+		return nil
+	}
+	b.cutPolls()
+	if ctx.Err() != nil {
+		limit = time.Now().Add(strandMargin)
+	}
+	rest, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), limit, errSilent)
+	defer cancel()
+	err := b.idle(rest)
+	if err == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	settling := 0
+	for _, h := range b.holds {
+		if h.settling != nil {
+			settling++
+		}
+	}
+	b.cfg.Logger.Warn("closed with requests under way; their messages come again, at the latest when their visibility timeout is over",
+		"queue", nameOf(b.cfg.Queue), "requests", b.busy, "settling", settling, "visibility", b.visibility)
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // cutPolls ends polls that are still open. What SQS was about to answer is hidden for
@@ -168,7 +218,8 @@ func (b *Broker) cutPolls() {
 	defer b.mu.Unlock()
 	if n := len(b.polls); n > 0 {
 		b.stats.Stranded += int64(n)
-		b.cfg.Logger.Warn("poll cut while closing; what was on its way is hidden for the visibility timeout", "polls", n)
+		b.cfg.Logger.Warn("poll cut while closing; what was on its way is hidden for the visibility timeout", "queue", nameOf(b.cfg.Queue),
+			"polls", n, "visibility", b.visibility)
 	}
 	b.cut()
 }

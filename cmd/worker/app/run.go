@@ -47,7 +47,13 @@ func (runCommand) Run(c *call) error {
 	}
 	log.Info("starting", "version", version(), "config_hash", cfg.Hash(), "ledger", cfg.Ledger.URL, "broker", cfg.Broker.URL,
 		"queue", cfg.Broker.Queue, "jobs", w.jobs, "workers", cfg.Consumer.Workers)
-	return errors.Join(w.serve(ctx, signals), w.close())
+	var heard sync.WaitGroup
+	hctx, done := context.WithCancel(context.WithoutCancel(ctx))
+	heard.Go(func() { w.signals(hctx, signals) })
+	err = errors.Join(w.serve(ctx), w.close())
+	done()
+	heard.Wait()
+	return err
 }
 
 // accounts checks that whoever is asked can know who asks. The SDKs find keys in
@@ -97,11 +103,14 @@ type worker struct {
 	registry *prometheus.Registry
 	http     *probes
 	closeAll []func(context.Context) error // in the order of opening
+	hurried  context.Context               // ended by the second signal
+	hurry    context.CancelCauseFunc
 }
 
 // assemble opens and connects the parts. What it opened it closes when it fails.
 func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err error) {
 	w = &worker{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
+	w.hurried, w.hurry = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -152,29 +161,42 @@ func models(cfg *config.Config) (ms []prom.Model) {
 	return ms
 }
 
-// closeTimeout bounds the end of each part.
-const closeTimeout = 25 * time.Second // an open poll of SQS lasts 20 s
+// closeTimeout bounds the end of each part, hurriedTimeout that after a second signal.
+const (
+	closeTimeout   = 25 * time.Second // an open poll of SQS lasts 20 s
+	hurriedTimeout = 3 * time.Second
+)
 
-// close closes what was opened, last things first.
+var errHurried = errors.New("a second signal was received")
+
+// close closes what was opened, last things first. A second signal shortens it.
 func (w *worker) close() error {
 	var errs []error
 	for i := len(w.closeAll) - 1; i >= 0; i-- {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		errs = append(errs, w.closeAll[i](ctx))
-		cancel()
+		errs = append(errs, w.closePart(w.closeAll[i]))
 	}
 	return errors.Join(errs...)
 }
 
+func (w *worker) closePart(end func(context.Context) error) error {
+	if w.hurried.Err() != nil {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), hurriedTimeout, errHurried)
+		defer cancel()
+		return end(ctx)
+	}
+	ctx, cancel := context.WithTimeout(w.hurried, closeTimeout)
+	defer cancel()
+	return end(ctx)
+}
+
 // serve runs the consumer, the probes and the gauges until ctx ends and the drain is
-// over. The second signal ends the drain.
-func (w *worker) serve(ctx context.Context, signals <-chan os.Signal) error {
+// over.
+func (w *worker) serve(ctx context.Context) error {
 	var background sync.WaitGroup
 	bctx, done := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { w.http.serve(bctx) })
 	background.Go(func() { w.watch(bctx) })
 	background.Go(func() { w.inspect(bctx) })
-	background.Go(func() { w.signals(bctx, signals) })
 	err := w.consumer.Run(ctx)
 	if err != nil {
 		err = fmt.Errorf("worker ended: %w", err)
@@ -186,6 +208,7 @@ func (w *worker) serve(ctx context.Context, signals <-chan os.Signal) error {
 	return err
 }
 
+// signals says what a signal does. The second one ends the drain, and what it leaves to be closed.
 func (w *worker) signals(ctx context.Context, signals <-chan os.Signal) {
 	for n := 1; ; n++ {
 		select {
@@ -198,6 +221,7 @@ func (w *worker) signals(ctx context.Context, signals <-chan os.Signal) {
 			}
 			w.log.Warn("second signal received; the drain ends now", "signal", s.String())
 			w.consumer.Hurry()
+			w.hurry(errHurried)
 		}
 	}
 }
