@@ -131,8 +131,8 @@ type forgetful struct {
 	adopts, resolves int
 }
 
-func (f *forgetful) Adopt(ctx context.Context, w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
-	as, err := f.Store.Adopt(ctx, w, n)
+func (f *forgetful) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted, error) {
+	as, err := f.Store.Adopt(ctx, a)
 	if f.adopts--; f.adopts >= 0 && len(as) > 0 {
 		return nil, errDown
 	}

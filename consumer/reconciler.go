@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/paidonce/paidonce/job"
@@ -20,56 +19,31 @@ const reconcileBatch = 10
 const lookTimeout = 30 * time.Second
 
 // reconcile looks for evidence of calls whose outcome is unknown, and applies the
-// policy where none turned up for as long as Config.Hold.
+// policy where none turned up for as long as Config.Hold. Its adoptions are one that is
+// repeated: a job whose adoption was not heard of, or that was not put back, is told again.
+// Nobody else looks at what a live worker owns.
 func (c *Consumer) reconcile(ctx context.Context) {
-	strays := false // a job may be this worker's without a look under way
+	token := ledger.NewID()
 	for c.tick(ctx) {
-		if strays {
-			strays = !c.putBack(ctx)
-		}
 		actx, cancel := settling(ctx)
-		jobs, err := c.store.Adopt(actx, *c.worker.Load(), reconcileBatch)
+		jobs, err := c.store.Adopt(actx, ledger.Adoption{Worker: *c.worker.Load(), Token: token, Max: reconcileBatch})
 		cancel()
 		if err != nil {
 			c.log.WarnContext(ctx, "unknown jobs not adopted", "error", err)
-			strays = true // they may have been, and nobody else looks at what a live worker owns
 			if errors.Is(err, ledger.ErrClosed) {
 				c.renewSoon()
 			}
 			continue
 		}
 		for _, a := range jobs {
-			strays = !c.decide(ctx, a) || strays
+			c.decide(ctx, a)
 		}
 	}
-}
-
-// putBack gives up the unknown jobs that this worker owns, for the next adoption. It
-// runs between looks, so none is in hand.
-func (c *Consumer) putBack(ctx context.Context) bool {
-	sctx, cancel := settling(ctx)
-	defer cancel()
-	var mine []ledger.Job // the listing holds a connection, which Resolve may need
-	for j, err := range c.store.Jobs(sctx, ledger.Filter{State: ledger.Unknown, Limit: math.MaxInt32}) {
-		if err != nil {
-			c.log.WarnContext(ctx, "unknown jobs not listed", "error", err)
-			return false
-		}
-		if j.Owner == *c.worker.Load() {
-			mine = append(mine, j)
-		}
-	}
-	all := true
-	for _, j := range mine {
-		_, err := c.store.Resolve(sctx, c.resolution(j.Key, j.Fence, ledger.Keep, "its look came to no end", 0))
-		all = all && (err == nil || errors.Is(err, ledger.ErrLost))
-	}
-	return all
 }
 
 // decide asks about every open attempt of a job; if some stay open, the policy or
-// a later look decides. It reports whether the job has left this worker's hands.
-func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) (decided bool) {
+// a later look decides.
+func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 	log := c.log.With("job", a.Action, "key", a.Lease.Key.Text)
 	h, known := c.cfg.Handlers.Lookup(a.Action)
 	policy, open := job.Hold(), 0
@@ -77,7 +51,7 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) (decided bool) 
 		policy, open = c.ask(ctx, h, a)
 		if open == 0 {
 			log.InfoContext(ctx, "unknown calls reconciled")
-			return true
+			return
 		}
 	} else {
 		c.noHandler(ctx, a.Action)
@@ -107,9 +81,7 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) (decided bool) 
 	case errors.Is(err, ledger.ErrLost): // evidence or a person came first
 	default:
 		log.WarnContext(ctx, "decision on an unknown job not recorded", "decision", finding, "error", err)
-		return false
 	}
-	return true
 }
 
 func (c *Consumer) resolution(k ledger.Key, fence int64, what ledger.Action, reason string, next time.Duration) ledger.Resolution {

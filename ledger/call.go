@@ -159,6 +159,13 @@ const (
 	Cancel Action = "cancel" // J19, J19f; also for ready and running jobs
 )
 
+// Adoption asks for unknown jobs to look at.
+type Adoption struct {
+	Worker WorkerID
+	Token  ID  // chosen by the worker, so that a repeated adoption is recognised
+	Max    int // jobs that it may have at once under the token
+}
+
 // Adopted is an unknown job that a reconciler took.
 type Adopted struct {
 	Lease     Lease

@@ -50,6 +50,11 @@ func (e Evidence) Clean() Evidence {
 	return e
 }
 
+// Check returns an error that wraps ErrRequest when the adoption could not be recognised.
+func (a Adoption) Check() error {
+	return refused("adopt", name("worker", a.Worker.ID), when(a.Token.IsZero(), "has no token"))
+}
+
 // Check returns an error that wraps ErrRequest when the worker cannot join.
 func (w Worker) Check() error {
 	return refused("join", name("worker", w.ID), text("host", w.Host), text("version", w.Version), text("config", w.Config),

@@ -127,9 +127,12 @@ type Reconciler interface {
 	// NextAt, running since UpdatedAt. Of these actions, none named: of any. A listed job
 	// is not owned: claim it like any other.
 	Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]Stored, error)
-	// Adopt takes up to n unknown jobs that are due for a look (J14). The fence
-	// grows, the state stays.
-	Adopt(ctx context.Context, w WorkerID, n int) ([]Adopted, error)
+	// Adopt takes unknown jobs that are due for a look (J14), until the worker has a.Max
+	// under the token, and tells of all these: a caller whose reply was lost, or that
+	// could not put a job back, repeats it with the same Token and is told of
+	// them again, under the same fences. The fence grows when a job is taken, the state stays.
+	// What the worker has under another token stays where it is.
+	Adopt(ctx context.Context, a Adoption) ([]Adopted, error)
 	// Resolve ends an unknown job as failed (J17, error class "held"), cancels one
 	// (J19), or puts an adopted one back with a later time for the next look.
 	// ErrNotFound: no such job. ErrLost: it is not unknown, or not under that fence.

@@ -215,7 +215,7 @@ var table = []Transition{
 	{ID: "J13", Name: "give back with open calls", From: []State{Running}, To: Unknown, By: []Actor{ByOwner}, Fence: true,
 		Guards: []Guard{fence, someOpen}, Sets: "owner and token null, the run given back, carrier ledger where the input is kept"},
 	{ID: "J14", Name: "adopt", From: []State{Unknown}, By: []Actor{ByReconciler}, Fence: true,
-		Guards: []Guard{due, unowned}, Sets: "owner"},
+		Guards: []Guard{due, unowned}, Sets: "owner, adoption token"},
 	{ID: "J16", Name: "replay by policy", From: []State{Unknown}, To: Ready, By: []Actor{ByReconciler},
 		Guards: []Guard{fence, replayLeft, held, pastRoutes, inBudget},
 		Sets:   "open attempts closed as unknown, open_calls 0, replays+1; the reserve stays"},

@@ -228,10 +228,15 @@ func (e *env) sweep() ledger.Swept {
 	return s
 }
 
+// adoption asks for so many jobs, with a new token.
+func adoption(w ledger.WorkerID, n int) ledger.Adoption {
+	return ledger.Adoption{Worker: w, Token: ledger.NewID(), Max: n}
+}
+
 // adopt adopts everything that is due for a look.
 func (e *env) adopt(w ledger.WorkerID) []ledger.Adopted {
 	e.Helper()
-	as, err := e.Store.Adopt(e.Context(), w, 1000)
+	as, err := e.Store.Adopt(e.Context(), adoption(w, 1000))
 	if err != nil {
 		e.Fatalf("adopt: %v", err)
 	}

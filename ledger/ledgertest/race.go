@@ -236,7 +236,7 @@ func sweeperRace(e *env) {
 			if err != nil {
 				e.Errorf("sweep: %v", err)
 			}
-			as, err := e.Store.Adopt(e.Context(), workers[i], 3)
+			as, err := e.Store.Adopt(e.Context(), adoption(workers[i], 3))
 			if err != nil {
 				e.Errorf("adopt: %v", err)
 			}

@@ -50,14 +50,15 @@ func randomOperations(e *env) {
 type world struct {
 	*env
 	*rand.Rand
-	seed    uint64
-	tenant  string
-	sides   [2]*Harness
-	trace   []string
-	workers []ledger.WorkerID // all that ever joined
-	open    map[ledger.WorkerID]bool
-	lapsed  map[ledger.WorkerID]bool
-	jobs    []*played
+	seed     uint64
+	tenant   string
+	sides    [2]*Harness
+	trace    []string
+	workers  []ledger.WorkerID // all that ever joined
+	open     map[ledger.WorkerID]bool
+	lapsed   map[ledger.WorkerID]bool
+	jobs     []*played
+	adoption ledger.ID // token of the last adoption
 }
 
 // played is one job of a world. What differs between the two ledgers is kept for both.

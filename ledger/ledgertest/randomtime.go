@@ -153,9 +153,13 @@ func (w *world) opList(*played) {
 func (w *world) opAdopt(*played) {
 	w.Helper()
 	id := w.workers[w.IntN(len(w.workers))]
+	if w.adoption.IsZero() || w.chance(2) {
+		w.adoption = ledger.NewID()
+	}
+	a := ledger.Adoption{Worker: id, Token: w.adoption, Max: 1000}
 	found := map[string]*[2]ledger.Lease{}
-	w.both(fmt.Sprint("adopt by ", id), nil, func(i int, h *Harness) string {
-		as, err := h.Store.Adopt(w.Context(), id, 1000)
+	w.both(fmt.Sprint("adopt by ", id, " with token ", a.Token), nil, func(i int, h *Harness) string {
+		as, err := h.Store.Adopt(w.Context(), a)
 		var s []string
 		for _, a := range as {
 			if found[a.Lease.Key.Text] == nil {

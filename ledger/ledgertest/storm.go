@@ -114,7 +114,7 @@ func (s *storm) claim(w ledger.WorkerID) error {
 }
 
 func (s *storm) adopted(w ledger.WorkerID) {
-	as, err := s.Store.Adopt(s.Context(), w, 100)
+	as, err := s.Store.Adopt(s.Context(), adoption(w, 100))
 	if err != nil {
 		s.Errorf("adopt: %v", err)
 	}

@@ -12,92 +12,13 @@ import (
 var unknownCases = []testCase{
 	{"adopt", "an unknown job is looked after by nobody, or by two", adopt},
 	{"adopt what is due", "an unknown job is asked about without pause, or a live reconciler's job is taken", adoptDue},
+	{"adopt again", "an unknown job whose adoption was not heard of is never looked at", adoptAgain},
 	{"keep", "an unknown job that was looked at is never looked at again", keep},
 	{"replay", "a policy pays twice without leave, or never", replay},
 	{"replay without leave", "a policy pays twice although its own limits forbid it", replayForbidden},
 	{"give up", "a job that was given up is held for ever, or its answer is thrown away", giveUp},
 	{"cancel", "a job that a person cancelled runs", cancel},
 	{"verdicts on jobs that changed", "a person's verdict overwrites what became known meanwhile", staleVerdicts},
-}
-
-func adopt(e *env) {
-	e.states()["unknown"].resolve(ledger.Cancel, 0)
-	j, two := e.bare("one"), e.run("two")
-	ids := []ledger.AttemptID{j.send("first"), j.send("second")}
-	j.settle(ids[0], answer(cent))
-	j.release(outcome(), ledger.Unknown)
-	two.send("extract")
-	two.release(outcome(), ledger.Unknown)
-	e.AgeUnknown(j.key, long)
-	w := e.join("reconciler")
-	got, err := e.Store.Adopt(e.Context(), w, 1)
-	if err != nil || len(got) != 1 {
-		e.Fatalf("adopt one: %+v %v", got, err)
-	}
-	got = append(got, e.adopt(w)...)
-	if len(got) != 2 {
-		e.Fatalf("adopted %+v, want the two unknown jobs", got)
-	}
-	if got[0].Lease.Key != j.key {
-		got[0], got[1] = got[1], got[0]
-	}
-	a := got[0]
-	if a.Lease.Key != j.key || a.Lease.Job != j.lease.Job || a.Lease.Fence != 3 || !a.Lease.Deadline.IsZero() || a.Action != action ||
-		a.InputHash != j.req.InputHash || a.Input != nil || a.Replays != 0 || a.Since < long || a.Since > long+time.Hour {
-		e.Errorf("adopted %+v", a)
-	}
-	if string(got[1].Input) != string(two.req.Input) || got[1].Since > time.Hour {
-		e.Errorf("adopted %+v", got[1])
-	}
-	if len(a.Open) != 1 || a.Open[0].ID != ids[1].ID || a.Open[0].N != 2 || a.Open[0].Call.Name != "second" || a.Open[0].Timeout != timeout || a.Open[0].SentAt.IsZero() {
-		e.Errorf("open calls %+v", a.Open)
-	}
-	if d := time.Since(a.Now); d > time.Hour || d < -time.Hour {
-		e.Errorf("the ledger's clock says %v", a.Now)
-	}
-	want := row{State: ledger.Unknown, Fence: 3, Open: 1, Cost: "0.01", Reserved: "0.01", Error: "retry", Adopted: true, Attempts: "received$0.01 sent"}
-	j.row(want)
-	if owner := e.read(j.key).Owner; owner != w {
-		e.Errorf("owned by %v, want %v", owner, w)
-	}
-	// With its lease a reconciler looks, settles and resolves; it runs nothing.
-	j.lease = a.Lease
-	j.played("first", ids[0], answer(cent))
-	j.unchanged("a claim beside the reconciler", func() { j.verdict(ledger.HeldUnknown) })
-	j.settle(ids[1], answer(cent))
-	j.row(row{State: ledger.Ready, Fence: 3, Cost: "0.02", Error: "retry", Attempts: "received$0.01 received$0.01"})
-}
-
-func adoptDue(e *env) {
-	j := e.unknown("a")
-	one, two := e.join("one"), e.join("two")
-	count := func(what string, w ledger.WorkerID, want int) {
-		e.Helper()
-		if got := e.adopt(w); len(got) != want {
-			e.Errorf("%s: adopted %d, want %d", what, len(got), want)
-		}
-	}
-	j.later()
-	count("before it is due", one, 0)
-	e.MakeDue(j.key)
-	count("once it is due", one, 1)
-	j.unchanged("adopting beside a live reconciler", func() {
-		count("another one", two, 0)
-		count("itself again", one, 0)
-	})
-	e.LapseWorker(one) // dead: its lease is over, closed or not
-	count("after the reconciler's lease", two, 1)
-	e.die(two)
-	two = e.join("two")
-	count("after the reconciler left", two, 1)
-	e.join("two")
-	_, err := e.Store.Adopt(e.Context(), two, 10)
-	e.is("adopt under a closed epoch", err, ledger.ErrClosed)
-	count("after the reconciler joined anew", e.worker, 1)
-	j.row(row{State: ledger.Unknown, Fence: 6, Open: 1, Reserved: "0.01", Error: "retry", Carrier: ledger.CarriedByLedger, Adopted: true, Attempts: "sent"})
-	if got, err := e.Store.Adopt(e.Context(), e.join("three"), 0); err != nil || len(got) != 0 {
-		e.Errorf("adopt none: %+v %v", got, err)
-	}
 }
 
 func keep(e *env) {

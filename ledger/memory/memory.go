@@ -46,6 +46,7 @@ type row struct {
 	ledger.Job
 	input       []byte
 	token       ledger.ID // of the claim that runs or ran; zero: none
+	adoption    ledger.ID // token of the last one
 	runDeadline time.Time
 	unknownAt   time.Time
 	late        int64 // answers that arrived under a fence that was not the row's

@@ -77,36 +77,48 @@ func (l *Ledger) due(r *row, now time.Time, grace time.Duration) bool {
 }
 
 // Adopt implements ledger.Reconciler.
-func (l *Ledger) Adopt(ctx context.Context, w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
+func (l *Ledger) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
 	now, unlock, err := l.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if !l.open(w) {
+	if !l.open(a.Worker) {
 		return nil, ledger.ErrClosed
 	}
-	t := ledger.Row("J14")
 	var adopted []ledger.Adopted
 	for _, r := range l.rows {
-		if len(adopted) >= n {
+		if r.State == ledger.Unknown && r.Owner == a.Worker && r.adoption == a.Token {
+			adopted = append(adopted, r.adopted(now))
+		}
+	}
+	t := ledger.Row("J14")
+	for _, r := range l.rows {
+		if len(adopted) >= a.Max {
 			break
 		}
-		if t.Allows(l.facts(r, now)) != "" {
-			continue
+		if t.Allows(l.facts(r, now)) == "" {
+			r.Owner, r.adoption = a.Worker, a.Token
+			r.move(t, now, a.Worker.ID, "")
+			adopted = append(adopted, r.adopted(now))
 		}
-		r.Owner = w
-		r.move(t, now, w.ID, "")
-		a := ledger.Adopted{Lease: ledger.Lease{Key: r.Key, Job: r.ID, Fence: r.Fence}, Action: r.Action, InputHash: r.InputHash,
-			Input: bytes.Clone(r.input), Since: now.Sub(r.unknownAt), Replays: r.Replays, Now: now}
-		for _, b := range r.attempts {
-			if b.State == ledger.Sent {
-				a.Open = append(a.Open, b.show())
-			}
-		}
-		adopted = append(adopted, a)
 	}
 	return adopted, nil
+}
+
+// adopted is the row as its reconciler is told of it.
+func (r *row) adopted(now time.Time) ledger.Adopted {
+	a := ledger.Adopted{Lease: ledger.Lease{Key: r.Key, Job: r.ID, Fence: r.Fence}, Action: r.Action, InputHash: r.InputHash,
+		Input: bytes.Clone(r.input), Since: now.Sub(r.unknownAt), Replays: r.Replays, Now: now}
+	for _, b := range r.attempts {
+		if b.State == ledger.Sent {
+			a.Open = append(a.Open, b.show())
+		}
+	}
+	return a
 }
 
 // Resolve implements ledger.Reconciler.

@@ -283,7 +283,7 @@ func TestPlans(t *testing.T) {
 		"sweep_workers": "",
 		"sweep_jobs":    "10",
 		"due":           "10, '1h', '{a}'",
-		"adopt":         "'w1', 1, 10",
+		"adopt":         "'w1', 1, 10, gen_random_uuid()",
 	} {
 		plan := f.explain(name, args)
 		if strings.Contains(plan, "Seq Scan") {

@@ -15,7 +15,7 @@ var (
 	sweepJobsSQL    = statement("sweep_jobs")
 	dueSQL          = statement("due")
 	adoptSQL        = statement("adopt")
-	openSQL         = statement("worker_open")
+	adoptOpenSQL    = statement("adopt_open")
 )
 
 // Sweep implements ledger.Reconciler.
@@ -75,27 +75,30 @@ type adoptedRow struct {
 }
 
 // Adopt implements ledger.Reconciler.
-func (l *Ledger) Adopt(ctx context.Context, w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
+func (l *Ledger) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
 	return again(ctx, "adopt unknown jobs", func() ([]ledger.Adopted, error) {
 		var adopted []ledger.Adopted
 		err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			open, err := one[struct{ Open bool }](ctx, tx, openSQL, w.ID, w.Epoch)
+			open, err := one[struct{ Open bool }](ctx, tx, adoptOpenSQL, a.Worker.ID, a.Worker.Epoch, [16]byte(a.Token))
 			if err != nil {
 				return err
 			}
 			if !open.Open {
 				return ledger.ErrClosed
 			}
-			rows, err := many[adoptedRow](ctx, tx, adoptSQL, w.ID, w.Epoch, n)
+			rows, err := many[adoptedRow](ctx, tx, adoptSQL, a.Worker.ID, a.Worker.Epoch, a.Max, [16]byte(a.Token))
 			if err != nil {
 				return err
 			}
 			for _, r := range rows {
-				a, err := r.adopted(ctx, tx)
+				one, err := r.adopted(ctx, tx)
 				if err != nil {
 					return err
 				}
-				adopted = append(adopted, a)
+				adopted = append(adopted, one)
 			}
 			return nil
 		})

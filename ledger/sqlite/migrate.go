@@ -22,8 +22,8 @@ var migrations embed.FS
 // schemaVersion is the newest schema that this program knows, and oldestSchema the
 // oldest that it runs with: migrations only add.
 const (
-	schemaVersion = 1
-	oldestSchema  = 1
+	schemaVersion = 2
+	oldestSchema  = 2 // no program was released that makes 1
 )
 
 // schemaTable records what was applied.

@@ -207,6 +207,7 @@ var acrossTenants = map[string]string{
 	"sweepable": "a sweeper looks after all tenants",
 	"due":       "a sweeper looks after all tenants",
 	"adoptable": "a reconciler looks after all tenants",
+	"adopted":   "a reconciler looks after all tenants",
 	"flagged":   "the running jobs of one worker are of any tenant",
 	"jobs":      "a listing for people, of one tenant or of all",
 	"unknowns":  "a report over all tenants",

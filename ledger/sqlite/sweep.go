@@ -71,40 +71,60 @@ func readStored(s scanner) (j ledger.Stored, err error) {
 }
 
 // Adopt implements ledger.Reconciler.
-func (l *Ledger) Adopt(ctx context.Context, w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
-	return write(ctx, l, "adopt unknown jobs", func(t *tx) ([]ledger.Adopted, error) { return t.adopt(w, n) })
+func (l *Ledger) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	return write(ctx, l, "adopt unknown jobs", func(t *tx) ([]ledger.Adopted, error) { return t.adopt(a) })
 }
 
-func (t *tx) adopt(w ledger.WorkerID, n int) ([]ledger.Adopted, error) {
-	if open, err := t.open(w); err != nil || !open {
+func (t *tx) adopt(a ledger.Adoption) ([]ledger.Adopted, error) {
+	if open, err := t.open(a.Worker); err != nil || !open {
 		return nil, orClosed(err)
 	}
-	rows, err := many(context.Background(), t, readRow, "adoptable", micros(t.now), n)
+	rows, err := many(context.Background(), t, readRow, "adopted", a.Worker.ID, a.Worker.Epoch, a.Token[:])
+	if err != nil {
+		return nil, err
+	}
+	more, err := many(context.Background(), t, readRow, "adoptable", micros(t.now), max(0, a.Max-len(rows)))
 	if err != nil {
 		return nil, err
 	}
 	rule := ledger.Row("J14")
-	var adopted []ledger.Adopted
-	for _, r := range rows {
+	for _, r := range more {
 		if guard := rule.Allows(r.facts(t.now)); guard != "" {
 			return nil, fmt.Errorf("adopt: the statement lists job %s, and %s does not hold", r.Key, guard)
 		}
-		r.Owner = w
-		r.move(rule, t.now, w.ID, "")
+		r.Owner = a.Worker
+		r.move(rule, t.now, a.Worker.ID, "")
 		if err := t.save(r); err != nil {
 			return nil, err
 		}
-		a := ledger.Adopted{Lease: ledger.Lease{Key: r.Key, Job: r.ID, Fence: r.Fence}, Action: r.Action, InputHash: r.InputHash,
-			Since: t.now.Sub(r.unknownAt), Replays: r.Replays, Now: t.now}
-		if r.InputKept {
-			if a.Input, err = one(context.Background(), t, scalar[[]byte], "input_read", r.Key.Tenant, r.ID); err != nil {
-				return nil, err
-			}
-		}
-		if a.Open, err = attempts(context.Background(), t, r.Key.Tenant, r.ID, ledger.Sent); err != nil {
+		if _, err := t.exec("adopt", a.Token[:], r.Key.Tenant, r.ID); err != nil {
 			return nil, err
 		}
-		adopted = append(adopted, a)
+	}
+	var adopted []ledger.Adopted
+	for _, r := range append(rows, more...) {
+		one, err := t.adopted(r)
+		if err != nil {
+			return nil, err
+		}
+		adopted = append(adopted, one)
 	}
 	return adopted, nil
+}
+
+// adopted is the row as its reconciler is told of it.
+func (t *tx) adopted(r *row) (ledger.Adopted, error) {
+	a := ledger.Adopted{Lease: ledger.Lease{Key: r.Key, Job: r.ID, Fence: r.Fence}, Action: r.Action, InputHash: r.InputHash,
+		Since: t.now.Sub(r.unknownAt), Replays: r.Replays, Now: t.now}
+	var err error
+	if r.InputKept {
+		if a.Input, err = one(context.Background(), t, scalar[[]byte], "input_read", r.Key.Tenant, r.ID); err != nil {
+			return a, err
+		}
+	}
+	a.Open, err = attempts(context.Background(), t, r.Key.Tenant, r.ID, ledger.Sent)
+	return a, err
 }

@@ -1,23 +1,30 @@
 -- J14 for all tenants: unknown jobs that are due for a look and that no live
--- reconciler owns.
--- $1 worker, $2 epoch, $3 at most
-with j as materialized (
+-- reconciler owns, until the worker has enough under its token; and those it has.
+-- $1 worker, $2 epoch, $3 at most, $4 token
+with mine as materialized (
+  select b.*, clock_timestamp() as now from paidonce.job b
+  where b.state = 'unknown' and b.owner = $1 and b.owner_epoch = $2 and b.adoption = $4
+), j as materialized (
   select b.* from paidonce.job b
   where b.state = 'unknown' and b.next_at <= clock_timestamp()
     and not exists (select from paidonce.worker w where w.id = b.owner and w.epoch = b.owner_epoch
       and w.closed_at is null and w.lease_until > clock_timestamp())
-  limit $3 for update skip locked
+  limit greatest(0, $3 - (select count(*) from mine)) for update skip locked
 ), n as materialized (
   select j.*, clock_timestamp() as now from j
 ), up as (
-  update paidonce.job b set fence = b.fence + 1, owner = $1, owner_epoch = $2, events = b.events + 1, updated_at = n.now
+  update paidonce.job b set
+    fence = b.fence + 1, owner = $1, owner_epoch = $2, adoption = $4, events = b.events + 1, updated_at = n.now
   from n where b.tenant = n.tenant and b.id = n.id
-  returning b.tenant, b.key, b.id, b.part_on, b.fence, b.events, b.action, b.input_hash, b.replays, b.unknown_at, b.updated_at
+  returning b.*
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
   select tenant, id, events, part_on, updated_at, 'unknown', 'unknown', $1, 'J14 adopt' from up
+), a as (
+  select tenant, key, id, part_on, fence, action, input_hash, replays, unknown_at, now from mine
+  union all
+  select tenant, key, id, part_on, fence, action, input_hash, replays, unknown_at, updated_at from up
 )
-select up.tenant, up.key, up.id, up.fence, up.action, up.input_hash, up.replays,
-       up.updated_at - up.unknown_at as since, up.updated_at as now, i.body as input
-from up
-left join paidonce.input i on i.tenant = up.tenant and i.job = up.id and i.part_on = up.part_on
+select a.tenant, a.key, a.id, a.fence, a.action, a.input_hash, a.replays, a.now - a.unknown_at as since, a.now, i.body as input
+from a
+left join paidonce.input i on i.tenant = a.tenant and i.job = a.id and i.part_on = a.part_on

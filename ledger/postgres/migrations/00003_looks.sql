@@ -1,0 +1,6 @@
+-- +goose Up
+
+set local lock_timeout = '2s';
+
+-- Token of the job's last adoption: a repeated one is recognised by it, together with the owner.
+alter table paidonce.job add column adoption uuid;
