@@ -170,3 +170,29 @@ func TestAdoptedJobIsNotForgotten(t *testing.T) {
 		})
 	}
 }
+
+// A job that nobody can tell anything about is looked at for weeks. Its history says in one
+// line how often, when last, by whom, and what was found.
+func TestHeldJobKeepsAShortHistory(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.prov.script = firstIsLost
+		asked, last := 0, time.Time{}
+		r.call.Reconcile = func(context.Context, job.Open) (string, job.Finding, error) {
+			asked, last = asked+1, time.Now()
+			return "", job.CannotTell, nil
+		}
+		r.send("1")
+		a := r.start("a")
+		time.Sleep(14 * 24 * time.Hour)
+		r.end(a)
+		r.want("1", want{state: ledger.Unknown, open: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Sent}, errClass: "held"})
+		j := r.job("1")
+		if len(j.History) != 4 { // claimed, gated, given back, looked at
+			r.Errorf("after %d looks the history has %d lines", asked, len(j.History))
+		}
+		want := ledger.Event{At: last, From: ledger.Unknown, To: ledger.Unknown, Actor: "a", Reason: "kept: attempt 1 cannot_tell", Looks: asked}
+		if got := j.History[len(j.History)-1]; got != want || asked < 1000 {
+			r.Errorf("the history ends with %+v, want %+v", got, want)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/paidonce/paidonce/job"
@@ -46,9 +47,9 @@ func (c *Consumer) reconcile(ctx context.Context) {
 func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 	log := c.log.With("job", a.Action, "key", a.Lease.Key.Text)
 	h, known := c.cfg.Handlers.Lookup(a.Action)
-	policy, open := job.Hold(), 0
+	policy, open, answer := job.Hold(), 0, "no handler"
 	if known {
-		policy, open = c.ask(ctx, h, a)
+		policy, open, answer = c.ask(ctx, h, a)
 		if open == 0 {
 			log.InfoContext(ctx, "unknown calls reconciled")
 			return
@@ -67,13 +68,13 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 		finding = "fail"
 		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.GiveUp, "policy fail: no evidence of the call", 0))
 	default:
-		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, "", c.nextLook(a.Since)))
+		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, answer, c.nextLook(a.Since)))
 	}
 	c.trace.reconciled(a.Action, "", finding)
 	if errors.Is(err, ledger.ErrState) { // a guard of the replay does not hold yet
 		log.InfoContext(ctx, "replay not allowed yet", "error", err)
 		finding = "hold"
-		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, "", c.nextLook(a.Since)))
+		_, err = c.store.Resolve(sctx, c.resolution(a.Lease.Key, a.Lease.Fence, ledger.Keep, answer+"; "+err.Error(), c.nextLook(a.Since)))
 	}
 	switch {
 	case err == nil:
@@ -97,8 +98,9 @@ func (c *Consumer) nextLook(since time.Duration) time.Duration {
 }
 
 // ask looks for evidence of each open attempt. It returns the strictest policy of
-// those that stay open, and their number.
-func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (policy job.Policy, open int) {
+// those that stay open, their number, and what was found of each.
+func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (policy job.Policy, open int, answer string) {
+	var found []string
 	for _, at := range a.Open {
 		call, ok := h.Call(at.Call.Name)
 		finding := "no_reconcile"
@@ -109,6 +111,7 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 		if finding == job.Happened.String() || finding == job.Absent.String() {
 			continue
 		}
+		found = append(found, fmt.Sprintf("attempt %d %s", at.N, finding))
 		own := call.Policy
 		if finding == job.StillRunning.String() || ctx.Err() != nil {
 			own = job.Hold() // there is evidence, or nobody could ask to the end
@@ -119,7 +122,7 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 			policy = stricter(policy, own)
 		}
 	}
-	return policy, open
+	return policy, open, strings.Join(found, ", ")
 }
 
 // find asks the provider about one attempt and records what it says.

@@ -136,7 +136,8 @@ type Reconciler interface {
 	// Resolve ends an unknown job as failed (J17, error class "held"), cancels one
 	// (J19), or puts an adopted one back with a later time for the next look.
 	// ErrNotFound: no such job. ErrLost: it is not unknown, or not under that fence.
-	// ErrState: a job that is done or failed cannot be cancelled.
+	// ErrState: a job that is done or failed cannot be cancelled. Adoptions of a job and their
+	// ends in Keep share a line of its history ([Event.Looks]).
 	Resolve(ctx context.Context, r Resolution) (Released, error)
 }
 

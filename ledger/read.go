@@ -55,6 +55,10 @@ type Event struct {
 	From, To State // equal when something other than the state changed
 	Actor    string
 	Reason   string
+	// Looks is how many looks at an unknown job the line stands for, with nothing
+	// else between them; 0: it is no look. At, Actor and Reason are those of the last one that
+	// came to an end, or else of the first.
+	Looks int
 }
 
 // Filter selects jobs. Zero fields do not filter.

@@ -161,3 +161,74 @@ func adoptAgain(e *env) {
 		e.is(fmt.Sprintf("adopt as %+v", bad), err, ledger.ErrRequest)
 	}
 }
+
+// looks takes a job for many looks, by two reconcilers in turn: its history says how many
+// there were, and of the last one when, by whom and with what answer.
+func looks(e *env) {
+	j := e.run("a")
+	first, second := j.send("one"), j.send("two")
+	j.release(outcome(), ledger.Unknown)
+	lines := len(e.read(j.key).History)
+	reconcilers := []ledger.WorkerID{e.join("even"), e.join("odd")}
+	take := func(n int) {
+		e.Helper()
+		as := e.adopt(reconcilers[n%2])
+		if len(as) != 1 {
+			e.Fatalf("look %d: adopted %+v", n, as)
+		}
+		j.lease = as[0].Lease
+	}
+	keep := func(n int) {
+		e.Helper()
+		v := j.resolution(ledger.Keep, j.lease.Fence)
+		v.Who, v.Reason = reconcilers[n%2].ID, fmt.Sprint("answer ", n)
+		if _, err := e.Store.Resolve(e.Context(), v); err != nil {
+			e.Fatalf("look %d: keep: %v", n, err)
+		}
+	}
+	last := func(more, looks int, actor, reason string) {
+		e.Helper()
+		got := e.read(j.key)
+		e.sound(j.key)
+		if len(got.History) != lines+more {
+			e.Fatalf("the history has %d lines, want %d more than %d: %+v", len(got.History), more, lines, got.History)
+		}
+		ev := got.History[len(got.History)-1]
+		if ev.Looks != looks || ev.Actor != actor || ev.Reason != reason {
+			e.Errorf("the history ends with %+v, want look %d by %s: %s", ev, looks, actor, reason)
+		}
+		if got.Owner.ID == "" && !ev.At.Equal(got.UpdatedAt) {
+			e.Errorf("the last look ended at %v, the line says %v", got.UpdatedAt, ev.At)
+		}
+	}
+	many := rounds(200)
+	for n := range many {
+		take(n)
+		switch n {
+		case 0:
+			last(1, 1, "even", "J14 adopt")
+		case 1:
+			last(1, 2, "even", "kept: answer 0") // of this look nothing is known yet
+		}
+		keep(n)
+	}
+	last(1, many, "odd", fmt.Sprint("kept: answer ", many-1))
+	j.row(row{State: ledger.Unknown, Fence: int64(2 + many), Open: 2, Reserved: "0.02", Error: "retry", Carrier: ledger.CarriedByLedger, Attempts: "sent sent"})
+
+	// News has a line of its own, and so have the end of its look and the looks after it.
+	take(many)
+	last(1, many+1, "odd", fmt.Sprint("kept: answer ", many-1))
+	e.settle(first, no(ledger.NotSent))
+	last(2, 0, "w1", "J9 definitely no answer, attempt 1 not_sent")
+	keep(many)
+	last(3, 0, "even", fmt.Sprint("kept: answer ", many))
+	take(1)
+	last(4, 1, "odd", "J14 adopt")
+	e.LapseWorker(reconcilers[1])
+	take(0) // the one before came to no end
+	last(4, 2, "odd", "J14 adopt")
+	keep(0)
+	last(4, 2, "even", "kept: answer 0")
+	e.settle(second, no(ledger.NotSent))
+	last(5, 0, "w1", "J9 definitely no answer, attempt 2 not_sent")
+}

@@ -233,6 +233,9 @@ func rowText(j ledger.Job) string {
 		if ev.From != ev.To {
 			fmt.Fprintf(&b, "%s ", ev.To)
 		}
+		if ev.Looks > 0 {
+			fmt.Fprintf(&b, "%d looks by %s: %s, ", ev.Looks, ev.Actor, ev.Reason)
+		}
 	}
 	return b.String()
 }

@@ -186,7 +186,7 @@ func (e *env) dump(k ledger.Key) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s next %d updated %d\n", summary(j), j.NextAt.UnixMicro(), j.UpdatedAt.UnixMicro())
 	for _, ev := range j.History {
-		fmt.Fprintf(&b, "  %s -> %s by %s: %s\n", ev.From, ev.To, ev.Actor, ev.Reason)
+		fmt.Fprintf(&b, "  %s -> %s by %s: %s (%d)\n", ev.From, ev.To, ev.Actor, ev.Reason, ev.Looks)
 	}
 	return b.String()
 }

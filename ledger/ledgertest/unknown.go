@@ -14,6 +14,7 @@ var unknownCases = []testCase{
 	{"adopt what is due", "an unknown job is asked about without pause, or a live reconciler's job is taken", adoptDue},
 	{"adopt again", "an unknown job whose adoption was not heard of is never looked at", adoptAgain},
 	{"keep", "an unknown job that was looked at is never looked at again", keep},
+	{"looks share a line", "the history of a job that is held grows without end, or says nothing of the last look", looks},
 	{"replay", "a policy pays twice without leave, or never", replay},
 	{"replay without leave", "a policy pays twice although its own limits forbid it", replayForbidden},
 	{"give up", "a job that was given up is held for ever, or its answer is thrown away", giveUp},

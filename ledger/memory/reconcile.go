@@ -102,11 +102,24 @@ func (l *Ledger) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted
 		}
 		if t.Allows(l.facts(r, now)) == "" {
 			r.Owner, r.adoption = a.Worker, a.Token
-			r.move(t, now, a.Worker.ID, "")
+			r.look(t, now, a.Worker.ID)
 			adopted = append(adopted, r.adopted(now))
 		}
 	}
 	return adopted, nil
+}
+
+// look takes a job for a look, on the line of the look before if nothing came between.
+func (r *row) look(t ledger.Transition, now time.Time, actor string) {
+	line := &r.history[len(r.history)-1]
+	if line.Looks == 0 {
+		r.move(t, now, actor, "")
+		r.history[len(r.history)-1].Looks = 1
+		return
+	}
+	line.Looks++
+	r.Fence++
+	r.UpdatedAt = now
 }
 
 // adopted is the row as its reconciler is told of it.
@@ -159,6 +172,10 @@ func (r *row) keep(f ledger.Facts, v ledger.Resolution, now time.Time, who strin
 	r.disown()
 	r.NextAt = now.Add(v.NextIn)
 	r.record(r.State, now, who, "kept: "+v.Reason)
+	if line, before := len(r.history)-1, len(r.history)-2; r.history[before].Looks > 0 {
+		r.history[line].Looks = r.history[before].Looks
+		r.history = slices.Delete(r.history, before, line)
+	}
 	return nil
 }
 

@@ -168,13 +168,14 @@ func history(ctx context.Context, q querier, tenant string, job int64) ([]ledger
 		At                 time.Time
 		FromState, ToState ledger.State
 		Actor, Reason      string
+		Looks              int
 	}](ctx, q, eventsSQL, tenant, job)
 	if err != nil {
 		return nil, err
 	}
 	var events []ledger.Event
 	for _, r := range rows {
-		events = append(events, ledger.Event{At: r.At, From: r.FromState, To: r.ToState, Actor: r.Actor, Reason: r.Reason})
+		events = append(events, ledger.Event{At: r.At, From: r.FromState, To: r.ToState, Actor: r.Actor, Reason: r.Reason, Looks: r.Looks})
 	}
 	return events, nil
 }

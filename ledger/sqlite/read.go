@@ -60,7 +60,7 @@ func (r *row) result(ctx context.Context, q querier) (*ledger.Result, error) {
 
 func readEvent(s scanner) (e ledger.Event, err error) {
 	var us int64
-	err = s.Scan(&us, &e.From, &e.To, &e.Actor, &e.Reason)
+	err = s.Scan(&us, &e.From, &e.To, &e.Actor, &e.Reason, &e.Looks)
 	e.At = time.UnixMicro(us)
 	return e, err
 }

@@ -86,6 +86,14 @@ func (t *tx) keep(r *row, f ledger.Facts, v ledger.Resolution, who string) error
 	r.disown()
 	r.NextAt = t.now.Add(v.NextIn)
 	r.record(r.State, t.now, who, "kept: "+v.Reason)
+	line := r.news[0]
+	same, err := t.exec("look_end", micros(line.At), line.Actor, line.Reason, r.Key.Tenant, r.ID, r.events)
+	if err != nil {
+		return err
+	}
+	if same > 0 {
+		r.news = nil
+	}
 	return t.save(r)
 }
 

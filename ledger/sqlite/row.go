@@ -170,7 +170,7 @@ func (t *tx) save(r *row) error {
 func (t *tx) tell(r *row) error {
 	for _, e := range r.news {
 		r.events++
-		if _, err := t.exec("event", r.Key.Tenant, r.ID, r.events, micros(e.At), string(e.From), string(e.To), e.Actor, e.Reason); err != nil {
+		if _, err := t.exec("event", r.Key.Tenant, r.ID, r.events, micros(e.At), string(e.From), string(e.To), e.Actor, e.Reason, e.Looks); err != nil {
 			return err
 		}
 	}

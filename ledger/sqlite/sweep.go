@@ -96,7 +96,9 @@ func (t *tx) adopt(a ledger.Adoption) ([]ledger.Adopted, error) {
 			return nil, fmt.Errorf("adopt: the statement lists job %s, and %s does not hold", r.Key, guard)
 		}
 		r.Owner = a.Worker
-		r.move(rule, t.now, a.Worker.ID, "")
+		if err := t.look(r, rule, a.Worker.ID); err != nil {
+			return nil, err
+		}
 		if err := t.save(r); err != nil {
 			return nil, err
 		}
@@ -113,6 +115,16 @@ func (t *tx) adopt(a ledger.Adoption) ([]ledger.Adopted, error) {
 		adopted = append(adopted, one)
 	}
 	return adopted, nil
+}
+
+// look takes a job for a look, on the line of the look before if nothing came between.
+func (t *tx) look(r *row, rule ledger.Transition, actor string) error {
+	same, err := t.exec("look_again", r.Key.Tenant, r.ID, r.events)
+	r.move(rule, t.now, actor, "")
+	if r.news[0].Looks = 1; same > 0 {
+		r.news = nil
+	}
+	return err
 }
 
 // adopted is the row as its reconciler is told of it.

@@ -66,6 +66,7 @@ type eventDocument struct {
 	To     ledger.State `json:"to"`
 	Actor  string       `json:"actor"`
 	Reason string       `json:"reason"`
+	Looks  int          `json:"looks,omitempty"` // at an unknown job, of which this is the last
 }
 
 type listDocument struct {
@@ -97,7 +98,7 @@ func document(j ledger.Job) jobDocument {
 		d.Attempts = append(d.Attempts, attempt(a))
 	}
 	for _, e := range j.History {
-		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, e.Reason})
+		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, e.Reason, e.Looks})
 	}
 	return d
 }
@@ -182,9 +183,17 @@ func printJob(w io.Writer, d jobDocument) error {
 		row("", "sent %s as %s, request %s, object %s", clock(a.SentAt), a.ClientRequestID, orNone(a.ProviderRequestID), orNone(a.ObjectID))
 	}
 	for i, e := range d.History {
-		row(map[bool]string{true: "history"}[i == 0], "%s  %s  %s: %s", clock(e.At), change(e), e.Actor, e.Reason)
+		row(map[bool]string{true: "history"}[i == 0], "%s  %s  %s: %s", clock(e.At), change(e), e.Actor, reasonOf(e))
 	}
 	return t.Flush()
+}
+
+// reasonOf is why, and after how many looks at an unknown job.
+func reasonOf(e eventDocument) string {
+	if e.Looks < 2 {
+		return e.Reason
+	}
+	return fmt.Sprintf("%s (look %d)", e.Reason, e.Looks)
 }
 
 // change is the state before and after an event, or the one state that stayed.

@@ -11,15 +11,18 @@ with mine as materialized (
       and w.closed_at is null and w.lease_until > clock_timestamp())
   limit greatest(0, $3 - (select count(*) from mine)) for update skip locked
 ), n as materialized (
-  select j.*, clock_timestamp() as now from j
+  select j.*, clock_timestamp() as now, e.looks from j
+  join paidonce.event e on e.tenant = j.tenant and e.job = j.id and e.n = j.events and e.part_on = j.part_on
 ), up as (
   update paidonce.job b set
-    fence = b.fence + 1, owner = $1, owner_epoch = $2, adoption = $4, events = b.events + 1, updated_at = n.now
+    fence = b.fence + 1, owner = $1, owner_epoch = $2, adoption = $4,
+    events = b.events + case when n.looks = 0 then 1 else 0 end, updated_at = n.now
   from n where b.tenant = n.tenant and b.id = n.id
   returning b.*
 ), ev as (
-  insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
-  select tenant, id, events, part_on, updated_at, 'unknown', 'unknown', $1, 'J14 adopt' from up
+  insert into paidonce.event as e (tenant, job, n, part_on, at, from_state, to_state, actor, reason, looks)
+  select tenant, id, events, part_on, updated_at, 'unknown', 'unknown', $1, 'J14 adopt', 1 from up
+  on conflict (tenant, job, n, part_on) do update set looks = e.looks + 1 -- the line of the look before
 ), a as (
   select tenant, key, id, part_on, fence, action, input_hash, replays, unknown_at, now from mine
   union all
