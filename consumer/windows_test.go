@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -189,12 +190,13 @@ func TestRunDeadlineEndsTheRun(t *testing.T) {
 // job over and the delivery is acknowledged while the call runs.
 func TestHandOffBeforeTheAckTimeout(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		pad    int
-		during memory.Depth
+		name     string
+		pad      int
+		during   memory.Depth
+		outcomes map[string]int
 	}{
-		{"input kept", 0, memory.Depth{}},
-		{"input too large to keep", 100 << 10, memory.Depth{Delayed: 1}},
+		{"input kept", 0, memory.Depth{}, map[string]int{"handed_off": 1}},
+		{"input too large to keep", 100 << 10, memory.Depth{Delayed: 1}, map[string]int{"acked": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, memory.Options{Visibility: 4 * time.Minute, MaxHold: 4 * time.Minute}, func(r *rig) {
@@ -202,7 +204,14 @@ func TestHandOffBeforeTheAckTimeout(t *testing.T) {
 				r.cfg.SettleWindow, r.cfg.Hold = 20*time.Minute, 20*time.Minute
 				r.prov.script = func(string, int) (time.Duration, error) { return 11 * time.Minute, nil }
 				r.publish(ask{Tenant: "acme", Doc: "1", Pad: strings.Repeat("x", c.pad)})
-				a := r.start("a")
+				outcomes := map[string]int{}
+				a := r.start("a", func(c *consumer.Config) {
+					c.Trace.Delivered = func(_, outcome string) {
+						r.mu.Lock()
+						defer r.mu.Unlock()
+						outcomes[outcome]++
+					}
+				})
 				time.Sleep(3*time.Minute - time.Second)
 				if d := r.q.Depth(); d.Held+d.Ready+d.Delayed != c.during.Delayed {
 					t.Errorf("the queue holds %+v during the call, want %+v", d, c.during)
@@ -213,6 +222,10 @@ func TestHandOffBeforeTheAckTimeout(t *testing.T) {
 				r.queue(memory.Depth{})
 				if j := r.job("1"); j.Receives != 1 {
 					t.Errorf("receives %d: a parked copy counted", j.Receives)
+				}
+				delete(outcomes, "nacked") // the copy, once for every lease that it waits
+				if !maps.Equal(outcomes, c.outcomes) {
+					t.Errorf("deliveries ended as %v, want %v", outcomes, c.outcomes)
 				}
 			})
 		})

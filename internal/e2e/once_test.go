@@ -32,7 +32,8 @@ func TestDuplicatesArePaidOnce(t *testing.T) {
 }
 
 // A call lasts three times as long as SQS hides its message. The worker keeps extending
-// it, so that it is handed out once, though two more would be allowed.
+// it, so that it is handed out once, though two more would be allowed; at its start it warns
+// that three are few for the windows that are set.
 func TestCallOutlastsVisibility(t *testing.T) {
 	const visibility = 5 * time.Second
 	w := NewWorld(t, Options{Broker: SQS, Visibility: visibility, MaxReceives: 3,
@@ -40,6 +41,7 @@ func TestCallOutlastsVisibility(t *testing.T) {
 	docs := []Doc{Ticket("1"), Ticket("2"), Ticket("3")}
 	w.Submit(1, docs...)
 	p := w.Start("slow")
+	p.Says(`"msg":"PO543 queue [^"]* sets a message aside after 3 receives`)
 	idle := w.Start("idle") // would get what comes back
 	w.UntilState(ledger.Done)
 	w.UntilQuiet()

@@ -228,6 +228,9 @@ func (l *letterDocument) judge(j *ledger.Job, h *job.Handler, in job.Input) {
 	if j != nil {
 		state = j.State
 	}
+	if state == ledger.Running && j.OpenCalls == 0 && !j.InputKept {
+		state = ledger.Ready // should its worker be dead, this message alone brings it back; a live one lets it wait
+	}
 	switch state {
 	case ledger.Done:
 		l.Verdict, l.Calls, l.CostUSD = saved, new(0), new("0")

@@ -64,15 +64,22 @@ func (w *world) runs(m broker.Message) ledger.Lease {
 
 func (w *world) input(m broker.Message) job.Input {
 	w.t.Helper()
+	_, in := w.decoded(m)
+	return in
+}
+
+// decoded is m as a worker reads it.
+func (w *world) decoded(m broker.Message) (*job.Handler, job.Input) {
+	w.t.Helper()
 	cfg, err := (&call{Process: Process{Environ: w.env}}).load()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, in, err := consumerConfig(cfg).Decode(w.t.Context(), m)
+	h, in, err := consumerConfig(cfg).Decode(w.t.Context(), m)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return in
+	return h, in
 }
 
 // sent puts a call of the run on record; with an answer it is settled too.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -153,13 +154,18 @@ func TestResolveSeveral(t *testing.T) {
 // claimed makes a worker and gives it a job.
 func (w *world) claimed(key ledger.Key) ledger.Lease {
 	w.t.Helper()
+	return w.claimedFrom(key, ledger.Origin{})
+}
+
+func (w *world) claimedFrom(key ledger.Key, o ledger.Origin) ledger.Lease {
+	w.t.Helper()
 	ctx := w.t.Context()
 	id, err := w.ledger.Join(ctx, ledger.Worker{ID: "worker-7f3", TTL: 1e12})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	c, err := w.ledger.Claim(ctx, ledger.Request{Key: key, Action: "ticket.summary", InputHash: ledger.Hash{1}, Input: []byte(ticket),
-		Carrier: ledger.CarriedByBroker, Worker: id, Token: ledger.NewID(), MaxRun: 1e12, Receives: 3})
+		Carrier: ledger.CarriedByBroker, Worker: id, Token: ledger.NewID(), MaxRun: 1e12, Receives: 3, Origin: o})
 	if err != nil || c.Verdict != ledger.Run {
 		w.t.Fatalf("claim: %v, %v", c.Verdict, err)
 	}
@@ -185,6 +191,36 @@ func TestDocuments(t *testing.T) {
 	golden(t, "list.json", steady(w.must("", "jobs", "list", "--json")))
 	golden(t, "list.txt", steady(w.must("", "jobs", "list", "--state", "done", "--tenant", "acme", "--job", "ticket.summary", "--limit", "5")))
 	golden(t, "empty.json", w.must("", "jobs", "list", "--json", "--state", "failed"))
+}
+
+// What is known of the first message is shown where it is known.
+func TestOriginIsShown(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		origin       ledger.Origin
+		group, trace string
+	}{
+		"nothing": {},
+		"both":    {ledger.Origin{Group: "tenant-7", Trace: "00-4bf9-00f0-01", AWSTrace: "Root=1-5759"}, "tenant-7", "00-4bf9-00f0-01"},
+		"aws":     {ledger.Origin{AWSTrace: "Root=1-5759"}, "", "Root=1-5759"},
+		"group":   {ledger.Origin{Group: "g\x1b[2J"}, "g\x1b[2J", ""},
+	} {
+		key := "acme:ticket.summary:" + name + ":v1:p7"
+		w.claimedFrom(ledger.Key{Tenant: "acme", Text: key}, c.origin)
+		want := map[string]string{"group": c.group, "trace": c.trace}
+		var d map[string]any
+		if err := json.Unmarshal([]byte(w.must("", "jobs", "show", key, "--json")), &d); err != nil {
+			t.Fatal(err)
+		}
+		text := w.must("", "jobs", "show", key)
+		for field, v := range want {
+			got, there := d[field]
+			row := regexp.MustCompile("(?m)^" + field + " +" + regexp.QuoteMeta(strings.ReplaceAll(v, "\x1b", "\uFFFD")) + "$")
+			if there != (v != "") || there && got != v || row.MatchString(text) != there {
+				t.Errorf("%s: %s is %v in JSON, want %q; the text is\n%s", name, field, got, v, text)
+			}
+		}
+	}
 }
 
 func (w *world) attempt(ctx context.Context, lease ledger.Lease, e ledger.Evidence) ledger.ID {

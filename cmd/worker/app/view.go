@@ -178,6 +178,12 @@ func printJob(w io.Writer, d jobDocument) error {
 		row("result", "%s", d.Result)
 	}
 	row("input", "sha256 %s", d.InputSHA256)
+	if d.Group != "" {
+		row("group", "%s", oneLine(d.Group))
+	}
+	if d.Trace != "" {
+		row("trace", "%s", oneLine(d.Trace))
+	}
 	for _, a := range d.Attempts {
 		row(fmt.Sprintf("attempt %d", a.N), "%s %s/%s %s: %s", a.Call, a.Provider, a.Model, a.Route, strings.Join(outcomeOf(a), ", "))
 		row("", "sent %s as %s, request %s, object %s", clock(a.SentAt), a.ClientRequestID, orNone(a.ProviderRequestID), orNone(a.ObjectID))
