@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,57 @@ func TestOnePollOnAnEmptyQueue(t *testing.T) {
 			t.Errorf("%d polls", n)
 		}
 	})
+}
+
+// Sixteen workers with nothing to do ask SQS once in 20 s each, and once a minute how the queue is set up.
+func TestIdlePollersDoNotSpin(t *testing.T) {
+	onStage(t, func(s *stage) {
+		var bs []*sqs.Broker
+		for range 16 {
+			bs = append(bs, s.open())
+		}
+		s.srv.ForgetCalls()
+		ctx, cancel := context.WithTimeoutCause(s.Context(), time.Hour, errStop)
+		defer cancel()
+		ended := make(chan error, len(bs))
+		for _, b := range bs {
+			go func() {
+				_, err := b.Receive(ctx, 10)
+				ended <- err
+			}()
+		}
+		for range bs {
+			s.is("receive", <-ended, errStop)
+		}
+		calls := map[string]int{}
+		for _, c := range s.srv.Calls() {
+			calls[c.Action]++
+		}
+		receives, looks := calls["ReceiveMessage"], calls["GetQueueAttributes"]
+		if receives > 16*182 || receives < 16*179 || looks > 16*60 || looks < 16*59 || len(calls) != 2 {
+			t.Errorf("calls of 16 workers in an hour: %v, want 180 receives, 60 looks and no other of each", calls)
+		}
+	})
+}
+
+// What is in the log of a queue that brings nothing begins with a code.
+func TestLogHasTheCode(t *testing.T) {
+	for code, f := range map[string]sqsfake.Fault{
+		"PO103": {Kind: sqsfake.Page},
+		"PO105": {Kind: sqsfake.Refuse, Error: sqsfake.QueueDoesNotExist},
+		"PO152": {Kind: sqsfake.Refuse, Error: sqsfake.KMSAccessDenied},
+	} {
+		onStage(t, func(s *stage) {
+			var j journal
+			b := s.open(s.journaled(&j))
+			f.Action = "ReceiveMessage"
+			s.srv.Script(f)
+			s.none(b, 10*time.Second)
+			if n := j.count("WARN", "nothing received", "queue=jobs", `error="`+code+" ", "next_in="); n != 1 || !strings.HasPrefix(b.State().LastError, code) {
+				t.Errorf("logged %d times with %s, state %q", n, code, b.State().LastError)
+			}
+		})
+	}
 }
 
 // SQS remembers an attempt for five minutes: in a longer outage another one begins in time.

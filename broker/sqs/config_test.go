@@ -103,14 +103,31 @@ func TestShortVisibility(t *testing.T) {
 	})
 }
 
-// Open ends with its context.
+// A server that never answers: Open ends with its context, and says both what happened and why. With more time it
+// leaves the queue for later.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	onStage(t, func(s *stage) {
-		s.srv.Script(sqsfake.Fault{Action: "GetQueueUrl", Kind: sqsfake.Hold})
-		ctx, cancel := context.WithTimeoutCause(s.Context(), time.Second, errStop)
+		s.srv.Script(sqsfake.Fault{Action: "GetQueueUrl", Kind: sqsfake.Hold, Times: -1})
+		for _, limit := range []time.Duration{time.Second, 7 * time.Second} {
+			ctx, cancel := context.WithTimeoutCause(s.Context(), limit, errStop)
+			defer cancel()
+			at := time.Now()
+			_, err := sqs.Open(ctx, s.config())
+			s.is("open", err, errStop)
+			s.is("open", err, broker.ErrUnavailable)
+			if took := time.Since(at); took != limit {
+				t.Errorf("open took %v, want %v", took, limit)
+			}
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), 25*time.Second)
 		defer cancel()
-		_, err := sqs.Open(ctx, s.config())
-		s.is("open", err, errStop)
+		b, err := sqs.Open(ctx, s.config())
+		s.ok("open with time for every try", err)
+		if st := b.State(); st.Connected || !strings.HasPrefix(st.LastError, "PO103") {
+			t.Errorf("state: %+v", st)
+		}
+		s.srv.ClearFaults()
 		s.srv.Release()
+		s.close(b)
 	})
 }

@@ -206,3 +206,23 @@ func TestRefusedDeadLetterQueue(t *testing.T) {
 		})
 	}
 }
+
+// On a FIFO queue a copy whose answers are all lost is not stored twice when the caller tries again, nor when
+// another worker does: the copy's deduplication id is that of its message.
+func TestDeadLetterOfAGroupIsStoredOnce(t *testing.T) {
+	onFIFO(t, func(s *stage) {
+		a, b := s.open(), s.open()
+		s.inGroup("g", "x")
+		d := s.receive(a, 1, time.Second)[0]
+		lost := sqsfake.Fault{Action: "SendMessageBatch", Kind: sqsfake.Reset, Done: true, Times: 3}
+		s.srv.Script(lost)
+		s.is("dead-letter", a.DeadLetter(s.Context(), d, "PO401 x"), broker.ErrUnavailable)
+		s.srv.Script(lost)
+		s.is("dead-letter again", a.DeadLetter(s.Context(), d, "PO401 x"), broker.ErrUnavailable)
+		s.ok("dead-letter by another", b.DeadLetter(s.Context(), s.receive(b, 1, visibility+time.Second)[0], "PO401 x"))
+		s.depth(0, 0)
+		if all := s.srv.Messages("jobs-dead.fifo"); len(all) != 1 {
+			t.Errorf("%d copies", len(all))
+		}
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/sqs"
@@ -24,6 +23,7 @@ func changeLost(k sqsfake.Kind) sqsfake.Fault {
 // SDK nor by the adapter nor when the caller asks again.
 func TestUnansweredNackIsNotRepeated(t *testing.T) {
 	for _, lost := range []sqsfake.Fault{changeLost(sqsfake.Reset), changeLost(sqsfake.Cut), changeLost(sqsfake.Close),
+		{Action: "ChangeMessageVisibilityBatch", Kind: sqsfake.Page, Status: 502, Done: true},
 		{Action: "ChangeMessageVisibilityBatch", Kind: sqsfake.Page, Status: 504, Done: true}} {
 		onStage(t, func(s *stage) {
 			a, b := s.open(), s.open()
@@ -212,23 +212,12 @@ func TestEntryWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// monotonic moves the monotonic reading of t and leaves the wall clock's, as nothing does but
-// a machine that sleeps and a clock that is set.
-func monotonic(t time.Time, d time.Duration) time.Time {
-	(*struct {
-		wall uint64
-		ext  int64 // nanoseconds of the monotonic clock
-		loc  *time.Location
-	})(unsafe.Pointer(&t)).ext += int64(d)
-	return t
-}
-
 // A machine that slept: the monotonic clock has not gone on, the wall clock has. And one
 // whose wall clock was set back.
 func TestDeadlineByEitherClock(t *testing.T) {
 	now := time.Now()
 	deadline := now.Add(20 * time.Second)
-	slept, set := monotonic(now.Add(time.Hour), -time.Hour), monotonic(now.Add(-time.Hour), 2*time.Hour)
+	slept, set := sqs.Monotonic(now.Add(time.Hour), -time.Hour), sqs.Monotonic(now.Add(-time.Hour), 2*time.Hour)
 	if slept.Sub(now) != 0 || set.Sub(now) != time.Hour || !set.Round(0).Before(now.Round(0)) {
 		t.Fatalf("the clocks agree: %v, %v, %v", now, slept, set)
 	}
@@ -238,6 +227,63 @@ func TestDeadlineByEitherClock(t *testing.T) {
 	if sqs.Passed(deadline, now) || sqs.Passed(deadline, deadline.Add(-1)) || !sqs.Passed(deadline, deadline) {
 		t.Error("over too early or too late")
 	}
+}
+
+// The earliest deadline of a batch ends its request: on its way for longer it could arrive when that
+// one is somebody else's. The others are tried again at once.
+func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
+	onStage(t, func(s *stage) {
+		b := s.open()
+		s.srv.SendBodies(s.queue, "early", "late")
+		ds := s.receive(b, 2, time.Second)
+		_, err := b.Extend(s.Context(), ds[1], time.Hour)
+		s.ok("extend", err)
+		time.Sleep(time.Until(ds[0].Deadline) - 2*time.Second)
+		s.srv.Script(sqsfake.Fault{Action: "ChangeMessageVisibilityBatch", Kind: sqsfake.Hold})
+		at := time.Now()
+		errs := all(ds, func(d broker.Delivery) error {
+			_, err := b.Extend(s.Context(), d, time.Hour)
+			if string(d.Body) == "late" {
+				if took := time.Since(at); took < 2*time.Second || took > 3*time.Second {
+					t.Errorf("the later one is extended after %v, want soon after the deadline of the other, 2 s", took)
+				}
+			}
+			return err
+		})
+		s.is("extend the early one", errs[0], broker.ErrNotHeld)
+		s.ok("extend the later one", errs[1])
+		if cs := s.srv.Calls("ChangeMessageVisibilityBatch"); len(cs) != 3 || cs[1].Entries() != 2 || cs[2].Entries() != 1 {
+			t.Errorf("%d changes, want the first, one for both and one for the later", len(cs))
+		}
+		s.srv.Release()
+	})
+}
+
+// The books are cleared while a message is being set aside whose deadline has passed: the copy is whole.
+func TestBooksAreClearedDuringADeadLetter(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.srv.CreateQueue("alone", nil)
+		s.queue = "alone"
+		b := s.open(func(c *sqs.Config) { c.Queue, c.DeadLetter = "alone", "later" })
+		s.srv.SendBodies(s.queue, "x")
+		d := s.receive(b, 1, time.Second)[0]
+		_, err := b.Extend(s.Context(), d, 65*time.Second)
+		s.ok("extend", err)
+		s.srv.CreateQueue("later", nil)
+		time.Sleep(61 * time.Second)
+		s.srv.Script(sqsfake.Fault{Action: "GetQueueUrl", Before: 4500 * time.Millisecond, Kind: sqsfake.Page, Times: 2}) // tries of the SDK
+		set := make(chan error, 1)
+		go func() { set <- b.DeadLetter(s.Context(), d, "PO401 x") }()
+		time.Sleep(5 * time.Second)
+		s.srv.SendBodies(s.queue, "y")
+		s.ackAll(b, s.receive(b, 1, time.Second)) // it arrives when the deadline of the other is over
+		if err := <-set; err != nil && !errors.Is(err, broker.ErrNotHeld) {
+			t.Errorf("dead-letter: %v", err)
+		}
+		if all := s.srv.Messages("later"); len(all) != 1 || all[0].Body != "x" {
+			t.Errorf("dead letters: %+v", all)
+		}
+	})
 }
 
 // A publisher that never receives finds out too that its queue was deleted, and has it
