@@ -91,7 +91,7 @@ func (j *judge) typeLevel(typ string) Level {
 // deadLettering looks at what the broker does with a message that was handed out too often.
 func (j *judge) deadLettering(d *rabbitmq.Description) {
 	q := d.Queue
-	if !q.Exists || q.Unknown != "" || q.Type != "quorum" {
+	if q.Type != "quorum" { // nor has one that is not there, or cannot be looked at
 		return
 	}
 	limit := q.DeliveryLimit
