@@ -149,7 +149,7 @@ type Claimed struct {
 	Generation int           // always, once the row exists
 	Carrier    Carrier       // always: an unknown job carried by the ledger may be acknowledged
 	Result     *Result       // Saved
-	Cost       *Nano         // Saved: what the job cost, if known
+	Cost       *Nano         // Saved, Purged: what the job cost, if known
 	Error      *JobError     // HasFailed
 	RetryIn    time.Duration // Busy: the owner's remaining lease; NotDue, HeldUnknown: until it is due
 	Stored     *Identity     // Mismatch

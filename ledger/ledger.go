@@ -160,6 +160,7 @@ type Store interface {
 	Workers
 	Reconciler
 	Reader
+	Purger
 }
 
 // SendWindow bounds the time from before the gate is issued to the first byte on

@@ -44,7 +44,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 	for _, tr := range Transitions() {
 		for _, s := range tr.From {
-			if s.Terminal() {
+			if s.Terminal() && tr.To != "" {
 				t.Errorf("%s leaves %s", tr.ID, s)
 			}
 		}

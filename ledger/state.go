@@ -64,6 +64,7 @@ const (
 	BySender     Actor = "sender"     // whoever sent the attempt, lease or not
 	ByReconciler Actor = "reconciler" // asks the provider about unknown calls
 	ByPerson     Actor = "person"     // somebody at the command line
+	ByRetention  Actor = "retention"  // the purge of what nobody needs any more
 )
 
 // Carrier says who brings a job back when its run ends without a result.
@@ -101,6 +102,7 @@ type Facts struct {
 	Owned      bool // a live reconciler owns the unknown job
 	Attempt    AttemptState
 	Settleable bool // J9: the sender, a person, or a lookup issued after the settle window
+	Past       bool // the job has not changed for longer than the retention that is asked about
 }
 
 // Guard is one condition of a transition. Its name is used in audits and in
@@ -165,12 +167,13 @@ var (
 	pastRoutes = Guard{"past_route_timeouts", func(f Facts) bool { return f.PastRoutes }}
 	unreceived = Guard{"not_received", func(f Facts) bool { return f.Attempt != Received }}
 	settleable = Guard{"definite", func(f Facts) bool { return f.Settleable }}
+	past       = Guard{"past_retention", func(f Facts) bool { return f.Past }}
 	openOrLeft = Guard{"sent_or_unknown", func(f Facts) bool { return f.Attempt == Sent || f.Attempt == UnknownAttempt }}
 )
 
 // Transitions is the table that every ledger obeys: the memory ledger evaluates
 // it, the SQL ledgers repeat it and are compared with the memory one. Rows that
-// come with later features keep their numbers (J18, J18r, J20).
+// come with later features keep their numbers (J18, J18r).
 func Transitions() []Transition { return table }
 
 // Row returns the transition with that id; it panics on an unknown one, which is
@@ -231,6 +234,10 @@ var table = []Transition{
 		Guards: []Guard{fence, cancelled, noneOpen}, Sets: "owner and token null"},
 	{ID: "J19c", Name: "cancel a flagged job that lapsed", From: []State{Running}, To: Cancelled, By: []Actor{ByClaim, BySweeper}, Fence: true,
 		Guards: []Guard{lapsed, cancelled, noneOpen}, Sets: "owner and token null"},
+	{ID: "J20", Name: "purge", From: []State{Done, Failed, Cancelled}, By: []Actor{ByRetention},
+		Guards: []Guard{past}, Sets: "result, answers and input gone; the key stays, and the history as it is"},
+	{ID: "J20k", Name: "forget", From: []State{Done, Failed, Cancelled}, By: []Actor{ByRetention},
+		Guards: []Guard{past}, Sets: "the row and all that is left of its children gone"},
 	{ID: "JC", Name: "carry", From: []State{Running}, By: []Actor{ByOwner},
 		Guards: []Guard{fence, inputKept}, Sets: "carrier ledger"},
 }

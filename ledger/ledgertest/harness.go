@@ -47,8 +47,9 @@ type Harness struct {
 	AgeAttempts func(k ledger.Key, d time.Duration)
 
 	// AgeRow lets the job have been as it is for d longer: the times at which it
-	// was created, last changed and due move back by d. The run deadline, the time since
-	// it is unknown and the attempts stay.
+	// was created, last changed, due and done move back by d, and by whole days what the store
+	// derives from the first. The run deadline, the time since it is unknown, the history and
+	// the times of the attempts stay.
 	AgeRow func(k ledger.Key, d time.Duration)
 
 	// Hook makes work of the user that writes mark in the result's transaction, to
@@ -83,7 +84,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, readCases, raceCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, readCases, raceCases, purgeCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

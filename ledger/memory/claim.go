@@ -118,7 +118,7 @@ func (l *Ledger) answer(r *row, f ledger.Facts, now time.Time) ledger.Claimed {
 	case !f.SameInput:
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
 	case r.State == ledger.Done && r.Purged:
-		c.Verdict = ledger.Purged
+		c.Verdict, c.Cost = ledger.Purged, clone(r.Cost)
 	case r.State == ledger.Done:
 		c.Verdict, c.Result, c.Cost = ledger.Saved, result(r.Result), clone(r.Cost)
 	case r.State == ledger.Failed:

@@ -70,7 +70,7 @@ func (l *Ledger) list(ctx context.Context, f ledger.Filter) ([]ledger.Job, error
 	defer unlock()
 	var found []ledger.Job
 	for _, r := range l.rows {
-		if (f.Tenant == "" || f.Tenant == r.Key.Tenant) && (f.Action == "" || f.Action == r.Action) && (f.State == "" || f.State == r.State) {
+		if r != forgotten && (f.Tenant == "" || f.Tenant == r.Key.Tenant) && (f.Action == "" || f.Action == r.Action) && (f.State == "" || f.State == r.State) {
 			found = append(found, r.show())
 		}
 	}
@@ -149,10 +149,13 @@ func (l *Ledger) AgeAttempts(k ledger.Key, d time.Duration) error {
 	})
 }
 
-// AgeRow moves the times at which a job was created, last changed and due back by d.
+// AgeRow moves the times at which a job was created, last changed, due and done back by d.
 func (l *Ledger) AgeRow(k ledger.Key, d time.Duration) error {
 	return l.age(k, func(r *row) {
 		r.CreatedAt, r.UpdatedAt, r.NextAt = r.CreatedAt.Add(-d), r.UpdatedAt.Add(-d), r.NextAt.Add(-d)
+		if !r.DoneAt.IsZero() {
+			r.DoneAt = r.DoneAt.Add(-d)
+		}
 	})
 }
 

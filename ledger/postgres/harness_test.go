@@ -123,7 +123,7 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 			run(t, db, `update paidonce.attempt a set sent_at = sent_at - $3::interval from paidonce.job j
 				where j.tenant = $1 and j.key = $2 and a.tenant = j.tenant and a.job = j.id`, k.Tenant, k.Text, d)
 		},
-		AgeRow: age("created_at = created_at - $3::interval, updated_at = updated_at - $3::interval, next_at = next_at - $3::interval"),
+		AgeRow: ager(t, db, url == direct),
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "insert into mark values ($1)", mark)

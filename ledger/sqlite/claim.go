@@ -177,7 +177,7 @@ func (r *row) answer(ctx context.Context, q querier, f ledger.Facts, now time.Ti
 			return ledger.Claimed{}, err
 		}
 		if saved == nil {
-			c.Verdict = ledger.Purged
+			c.Verdict, c.Cost = ledger.Purged, r.Cost
 			break
 		}
 		c.Verdict, c.Result, c.Cost = ledger.Saved, saved, r.Cost

@@ -31,5 +31,5 @@ select n.state, n.fence, n.open_calls, n.cancel, n.late, n.cost, n.reserved, n.b
        coalesce(n.run_deadline <= n.now, false) as lapsed,
        exists (select from up) as gated,
        case when exists (select from up) then false else exists (select from paidonce.attempt a
-         where a.tenant = n.tenant and a.job = n.id and a.id = $4 and a.part_on = n.part_on) end as repeated
+         where a.tenant = n.tenant and a.job = n.id and a.id = $4) end as repeated
 from n
