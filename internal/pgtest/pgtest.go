@@ -233,6 +233,14 @@ func named(t testing.TB, admin, name string) string {
 	return u.String()
 }
 
+// Exec runs statements in the database at url.
+func Exec(t testing.TB, url, sql string) {
+	t.Helper()
+	if err := execute(url, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
 // execute runs a statement on a connection of its own. The test's own context has ended
 // when its clean-up runs.
 func execute(url, sql string) error {

@@ -25,6 +25,7 @@ type commands struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
+	Purge  purgeCommand  `cmd:"" help:"Forget what is past its retention now; workers do it every hour. A signal ends it after the step that it is at."`
 	Doctor doctorCommand `cmd:"" help:"Reach every part, check the windows against each other and the queue; one coded finding and its fix a line. Changes nothing. Exit 3 when there is more than info."`
 	Config struct {
 		Show configCommand `cmd:"" help:"Show the effective configuration and where each value came from, secrets hidden."`
@@ -98,6 +99,8 @@ type dlqRedriveCommand struct {
 	DryRun bool   `name:"dry-run" help:"Change nothing; show what would become of each, and its cost."`
 	Reason string `help:"Why; logged with your name. Needed unless it is a dry run." placeholder:"TEXT"`
 }
+
+type purgeCommand struct{ asJSON }
 
 type doctorCommand struct{ asJSON }
 

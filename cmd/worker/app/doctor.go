@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -109,9 +106,6 @@ func windowFacts(cfg *config.Config) doctor.Windows {
 
 func (c *call) ledgerFacts(ctx context.Context, cfg *config.Config) (f doctor.Ledger) {
 	f.Memory = cfg.Ledger.URL.Scheme() == "memory"
-	if f.Absent = willMake(cfg); f.Absent {
-		return f
-	}
 	store, done, err := c.openLedger(cfg)
 	if err != nil {
 		f.Err = err
@@ -128,17 +122,6 @@ func (c *call) ledgerFacts(ctx context.Context, cfg *config.Config) (f doctor.Le
 		f.Server, f.Err = &d, err
 	}
 	return f
-}
-
-// willMake reports whether the ledger is a file that is not there, in a folder that is.
-func willMake(cfg *config.Config) bool {
-	path, ok := cfg.LedgerFile()
-	if !ok {
-		return false
-	}
-	_, file := os.Stat(path)
-	_, folder := os.Stat(filepath.Dir(path))
-	return errors.Is(file, fs.ErrNotExist) && folder == nil
 }
 
 // brokerFacts describes the broker without making any queue.
@@ -159,9 +142,6 @@ func (c *call) brokerFacts(ctx context.Context, cfg *config.Config) doctor.Broke
 
 func aboutLedger(cfg *config.Config, l doctor.Ledger) string {
 	text := cfg.Ledger.URL.String()
-	if l.Absent {
-		text += ", not there yet"
-	}
 	if d := l.Server; d != nil {
 		text += fmt.Sprintf(", Postgres %s, synchronous_commit %s, %d replicas", d.Version, d.SynchronousCommit, d.Standbys)
 	}

@@ -3,11 +3,9 @@ package app
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/ledger/sqlite"
 )
@@ -71,15 +69,6 @@ func TestNoFileYet(t *testing.T) {
 	w := plain(t)
 	w.refused(exitFailed, "", []string{"jobs", "list"}, "PO232", "worker migrate up")
 	w.refused(exitFindings, "", []string{"migrate", "status"}, "PO513")
-	w.models(modelserver.Options{})
-	if _, cs, d := w.doctorCodes(); !slices.Equal(cs, []string{"PO531", "PO018", "PO550"}) || d.Findings[0].Level != doctor.Info || !d.Parts[0].OK || d.Parts[0].Text != "sqlite:paidonce.db, not there yet" {
-		t.Errorf("doctor says %+v", d)
-	}
-	w.env = append(w.env, "PAIDONCE_LEDGER_URL=sqlite:nowhere/paidonce.db")
-	if code, cs, d := w.doctorCodes(); code != exitFindings || !slices.Equal(cs, []string{"PO530", "PO018", "PO550"}) {
-		t.Errorf("of a folder that is not there doctor says %+v, exit %d", d, code)
-	}
-	w.env = w.env[:len(w.env)-1]
 	if _, err := os.Stat("paidonce.db"); err == nil {
 		t.Error("looking made the file")
 	}
@@ -102,9 +91,6 @@ func TestIntakeRefuses(t *testing.T) {
 	long := strings.Replace(invoiceDoc, "Invoice 17", strings.Repeat("x", 70_000), 1)
 	w.refused(exitFailed, long, []string{"submit", "--job", "invoice.extract"}, "PO505 line 1", "65536")
 	w.must(invoiceDoc, "submit", "--job", "invoice.extract")
-	if out := w.must("", "jobs", "show", invoiceKey); !strings.Contains(out, "\nwhy      submitted: it waits for a worker\n") {
-		t.Errorf("of a job that waits jobs show says\n%s", out)
-	}
 	other := strings.Replace(invoiceDoc, "Invoice 17", "Invoice 18", 1)
 	w.refused(exitFailed, other, []string{"submit", "--job", "invoice.extract"}, "PO508", "another input")
 }

@@ -197,6 +197,8 @@ func (w *worker) serve(ctx context.Context) error {
 	background.Go(func() { w.http.serve(bctx) })
 	background.Go(func() { w.watch(bctx) })
 	background.Go(func() { w.inspect(bctx) })
+	pctx, rest := context.WithCancel(ctx) // a drain has no time for it
+	background.Go(func() { w.purges(pctx) })
 	err := w.consumer.Run(ctx)
 	if err != nil {
 		err = fmt.Errorf("worker ended: %w", err)
@@ -204,6 +206,7 @@ func (w *worker) serve(ctx context.Context) error {
 		w.log.Info("drained")
 	}
 	done()
+	rest()
 	background.Wait()
 	return err
 }

@@ -165,8 +165,8 @@ func printJob(w io.Writer, d jobDocument) error {
 	row := func(name, format string, a ...any) { fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, a...)...) }
 	row("key", "%s", d.Key)
 	row("state", "%s", d.State)
-	if d.Error != nil { // of a job that is not at its end it is only what became of its last run
-		row(map[bool]string{true: "error", false: "why"}[d.State == ledger.Failed], "%s: %s", d.Error.Class, d.Error.Text)
+	if d.Error != nil {
+		row("error", "%s: %s", d.Error.Class, d.Error.Text)
 	}
 	row("cost", "%s USD", text(d.CostUSD))
 	row("runs", "%d, received %d times, generation %d, fence %d, open calls %d", d.Runs, d.Receives, d.Generation, d.Fence, d.OpenCalls)

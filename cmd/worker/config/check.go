@@ -63,11 +63,11 @@ func (l *loader) checkSQS() {
 	}
 }
 
-// positive refuses zeros in the consumer's section: package consumer would take them for
-// its defaults, which is not what was written.
+// positive refuses zeros in the consumer's section, since package consumer would take them
+// for its defaults, which is not what was written, and a retention that keeps nothing.
 func (l *loader) positive() {
 	for _, s := range l.config.settings {
-		if !strings.HasPrefix(s.path, "consumer.") || s.path == "consumer.visibility" || s.value.Kind() == reflect.Bool {
+		if !strings.HasPrefix(s.path, "consumer.") && !strings.HasPrefix(s.path, "retention.") || s.path == "consumer.visibility" || s.value.Kind() == reflect.Bool {
 			continue
 		}
 		if s.value.IsZero() || s.value.CanInt() && s.value.Int() < 0 {
@@ -159,7 +159,6 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 var later = []struct{ path, text string }{
 	{"prices", "this version knows no prices"},
 	{".budget_usd", "this version knows no prices, so nothing is held back"},
-	{"retention.", "this version purges nothing"},
 	{"steps.", "this version sends no mail and no Slack messages"},
 }
 

@@ -87,9 +87,10 @@ func TestFaults(t *testing.T) {
 			"PO032 retention.key 7d (worker.yaml:2:31): it is shorter than retention.result 30d (worker.yaml:2:21): a key must outlive its result, or a late duplicate is paid again; raise it",
 			"PO015 http.listen 8080 (worker.yaml:3:16): write host and port, such as 127.0.0.1:8080",
 			"PO035 http.debug 0.0.0.0:6060 (worker.yaml:3:31): profiles show what is in memory and may be served on loopback only; write 127.0.0.1 and a port"}},
-		{name: "zeros", file: "consumer: {workers: -1, lease: 0s, visibility: 0s, ack_busy: false}\n", want: []string{
+		{name: "zeros", file: "consumer: {workers: -1, lease: 0s, visibility: 0s, ack_busy: false}\nretention: {result: 0s}\n", want: []string{
 			"PO036 consumer.workers -1 (worker.yaml:1:21): it must be positive; leave it out for the default 64",
-			"PO036 consumer.lease 0s (worker.yaml:1:32): it must be positive; leave it out for the default 60s"}},
+			"PO036 consumer.lease 0s (worker.yaml:1:32): it must be positive; leave it out for the default 60s",
+			"PO036 retention.result 0s (worker.yaml:2:21): it must be positive; leave it out for the default 30d"}},
 		{name: "no queue", file: "broker: {queue: ''}\n", want: []string{`PO034 broker.queue "" (worker.yaml:1:17): the queue needs a name`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -59,7 +59,6 @@ type Windows struct {
 // Ledger is what is known of the ledger.
 type Ledger struct {
 	Memory bool
-	Absent bool                  // it is a file that the first worker makes
 	Err    error                 // it cannot be reached
 	Schema error                 // its schema is missing or of another version
 	Server *postgres.Description // nil: not asked
@@ -88,9 +87,6 @@ func (l Ledger) Findings() (fs []Finding) {
 	}
 	if l.Memory {
 		say("PO017", Warning, "use it to try things out; set ledger.url to sqlite:FILE or postgres://…", "memory: forgets every job when its process ends; what is delivered again then is paid again")
-	}
-	if l.Absent {
-		say("PO531", Info, "nothing to do; or run worker migrate up", "its file is not there yet; worker run and worker submit make it")
 	}
 	if l.Err != nil {
 		say("PO530", Error, "check ledger.url, the network, and that the server runs", "it cannot be reached: %v", l.Err)

@@ -50,8 +50,6 @@ func TestFindings(t *testing.T) {
 		"all is well":        {func(*Facts) {}, nil},
 		"foreign, all well":  {foreign, nil},
 		"memory":             {func(f *Facts) { f.Ledger, f.Broker = Ledger{Memory: true}, Broker{Memory: true} }, []string{"PO017 warning", "PO018 warning"}},
-		"no file yet":        {func(f *Facts) { f.Ledger = Ledger{Absent: true} }, []string{"PO531 info"}},
-		"a file":             {func(f *Facts) { f.Ledger = Ledger{} }, nil},
 		"no ledger":          {func(f *Facts) { f.Ledger = Ledger{Err: away} }, []string{"PO530 error"}},
 		"no schema":          {func(f *Facts) { f.Ledger.Schema = away }, []string{"PO531 error"}},
 		"replica":            {func(f *Facts) { f.Ledger.Server.Replica = true }, []string{"PO532 error"}},
@@ -101,7 +99,6 @@ func TestFindings(t *testing.T) {
 			f.Broker.RabbitMQ.Queue.DeliveryLimit, f.Broker.RabbitMQ.Version = 0, "4.1.0"
 			f.Windows.LongestRun = 7*time.Minute + 1 // counts as eight leases
 		}, []string{"PO543 warning"}},
-		"limit set at version 4":     {func(f *Facts) { foreign(f); f.Broker.RabbitMQ.Version = "4.1.0" }, nil},
 		"no version":                 {func(f *Facts) { foreign(f); f.Broker.RabbitMQ.Queue.DeliveryLimit, f.Broker.RabbitMQ.Version = 0, "" }, nil},
 		"no queue at version 4":      {func(f *Facts) { foreign(f); f.bare(); f.Broker.RabbitMQ.Queue.Exists = false }, []string{"PO537 error"}},
 		"not to be known, version 4": {func(f *Facts) { foreign(f); f.bare(); f.Broker.RabbitMQ.Queue.Unknown = "403" }, []string{"PO539 info"}},

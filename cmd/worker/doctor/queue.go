@@ -29,6 +29,7 @@ func Queue(b Broker, w Windows) []Finding {
 	case b.SQS != nil:
 		j.sqs(b.SQS)
 	}
+	j.retention()
 	return j.found
 }
 
@@ -91,7 +92,7 @@ func (j *judge) typeLevel(typ string) Level {
 // deadLettering looks at what the broker does with a message that was handed out too often.
 func (j *judge) deadLettering(d *rabbitmq.Description) {
 	q := d.Queue
-	if q.Type != "quorum" { // nor has one that is not there, or cannot be looked at
+	if !q.Exists || q.Unknown != "" || q.Type != "quorum" {
 		return
 	}
 	limit := q.DeliveryLimit

@@ -21,17 +21,6 @@ func wellAtSQS() Facts {
 	return f
 }
 
-// What is missing is said: the dead-letter queue's name, or the queue of that name.
-func TestTextsAboutTheDeadQueue(t *testing.T) {
-	f := wellAtSQS()
-	for want, d := range map[string]sqs.DeadQueue{"queue jobs has no dead-letter queue": {}, "the dead-letter queue of jobs does not exist": {Configured: true}} {
-		f.Broker.SQS.Dead = d
-		if fs := Queue(f.Broker, f.Windows); len(fs) != 1 || fs[0].Text != want {
-			t.Errorf("%+v, want %s", fs, want)
-		}
-	}
-}
-
 func TestFindingsAtSQS(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Facts, *sqs.Description)

@@ -1,0 +1,280 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/ledger"
+	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
+	"github.com/paidonce/paidonce/ledger/sqlite"
+)
+
+const day = 24 * time.Hour
+
+// agers are the kinds of ledgers. Each points the world at one, and returns what makes the
+// only job in it older.
+var agers = map[string]func(*world) func(time.Duration){
+	"memory": func(w *world) func(time.Duration) {
+		return func(d time.Duration) {
+			w.t.Helper()
+			for j, err := range w.ledger.Jobs(w.t.Context(), ledger.Filter{}) {
+				if err := errors.Join(err, w.ledger.AgeRow(j.Key, d)); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	},
+	"sqlite": func(w *world) func(time.Duration) {
+		dir, err := os.Getwd()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		path := filepath.Join(dir, "ledger.db")
+		w.env = append(w.env, "PAIDONCE_LEDGER_URL=sqlite:"+path)
+		return func(d time.Duration) {
+			w.t.Helper()
+			if err := sqlite.Exec(w.t.Context(), path, fmt.Sprintf("update paidonce_job set updated_at = updated_at - %d", d.Microseconds())); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	},
+	"postgres": func(w *world) func(time.Duration) {
+		url := pgtest.URL(w.t)
+		w.env = append(w.env, "PAIDONCE_LEDGER_URL="+url)
+		return func(d time.Duration) {
+			w.t.Helper()
+			days := int(d / day)
+			sql := fmt.Sprintf("set session_replication_role = replica; update paidonce.job set updated_at = updated_at - interval '%d days', part_on = part_on - %d", days, days)
+			for _, table := range []string{"attempt", "event", "response", "result", "input"} {
+				sql += fmt.Sprintf("; update paidonce.%s set part_on = part_on - %d", table, days)
+			}
+			pgtest.Exec(w.t, url, sql)
+		}
+	},
+}
+
+// TestPurgedJobsAreNotPaidAgain: a redelivery of a job whose result is gone is acknowledged
+// and counted, and one whose key is gone too is a new job.
+func TestPurgedJobsAreNotPaidAgain(t *testing.T) {
+	for name, ager := range agers {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ms := w.models(modelserver.Options{})
+			age := ager(w)
+			w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
+			if name != "memory" {
+				w.must("", "migrate", "up")
+			}
+			w.submitted()
+			r := w.start()
+			url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
+			w.until(ticketKey, "done")
+			age(60 * day)
+			if got := w.purged(); got.Rows != 3 || got.Keys != 0 || len(got.InUse) != 0 {
+				t.Errorf("purged %+v, want result, answer and input", got)
+			}
+			w.submitted()
+			eventually(t, func() (bool, string) {
+				_, m := get(t, url+"/metrics")
+				return strings.Contains(m, `paidonce_claims_total{job="ticket.summary",verdict="purged"} 1`) &&
+					strings.Contains(m, `paidonce_calls_avoided_total{cause="duplicate_message",job="ticket.summary"} 1`) &&
+					strings.Contains(m, `paidonce_deliveries_total{job="ticket.summary",outcome="acked"} 2`), "the redelivery to be counted and acknowledged:\n" + m
+			})
+			if n := len(ms.Bill()); n != 1 {
+				t.Errorf("the bill has %d lines", n)
+			}
+			var d jobDocument
+			if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &d); err != nil {
+				t.Fatal(err)
+			}
+			if d.State != ledger.Done || string(d.Result) != "null" || len(d.Attempts) != 1 || len(d.History) == 0 {
+				t.Errorf("the tombstone is %+v", d)
+			}
+			age(500 * day)
+			if got := w.purged(); got.Keys != 1 {
+				t.Errorf("purged %+v, want one key", got)
+			}
+			if s := w.state(ticketKey); s != "" {
+				t.Errorf("the forgotten job is %s", s)
+			}
+			w.submitted()
+			w.until(ticketKey, "done")
+			r.stop()
+			if n := len(ms.Bill()); n != 2 {
+				t.Errorf("the bill has %d lines, want a second one for the new job", n)
+			}
+		})
+	}
+}
+
+// purged runs the command, and returns its document.
+func (w *world) purged() (d purgeDocument) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(w.must("", "purge", "--json")), &d); err != nil {
+		w.t.Fatal(err)
+	}
+	if d.Retention.Result != "30d" || d.Retention.Key != "400d" {
+		w.t.Errorf("the retention is %+v", d.Retention)
+	}
+	return d
+}
+
+func TestPurgeCommand(t *testing.T) {
+	w := newWorld(t)
+	w.claimed(ledger.Key{Tenant: "acme", Text: ticketKey})
+	want := "0 keys forgotten, 0 rows deleted, 0 partitions dropped, 0 jobs moved out of their way\n"
+	if out := w.must("", "purge"); out != want {
+		t.Errorf("with nothing to purge it says %q", out)
+	}
+	if out := w.must("", "purge", "--json"); !strings.Contains(out, `"partitions": []`) || !strings.Contains(out, `"in_use": []`) {
+		t.Errorf("purge --json says %s", out)
+	}
+	for name, c := range map[string]struct {
+		env  string
+		code int
+		want string
+	}{
+		"an empty ledger of its own": {"PAIDONCE_LEDGER_URL=memory:", exitUsage, "PO504"},
+		"a retention of nothing":     {"PAIDONCE_RETENTION_RESULT=0s", exitUsage, "PO036 retention.result"},
+		"a key before its result":    {"PAIDONCE_RETENTION_KEY=1d", exitUsage, "PO032"},
+		"no schema":                  {"PAIDONCE_LEDGER_URL=" + pgtest.URL(t), exitFailed, "PO213"},
+	} {
+		o := newWorld(t)
+		o.ledger = nil
+		o.env = append(o.env, c.env)
+		t.Log(name)
+		o.refused(c.code, "", []string{"purge"}, c.want)
+	}
+}
+
+// script is a ledger whose purges are written down; each one is a list of steps, which ends with
+// an error or without.
+type script struct {
+	*ledgermemory.Ledger
+	purges [][]any
+	begun  []time.Time
+	asked  ledger.Retention
+}
+
+func (s *script) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger.PurgeStep, error] {
+	s.begun, s.asked = append(s.begun, time.Now()), r
+	return func(yield func(ledger.PurgeStep, error) bool) {
+		if len(s.purges) == 0 {
+			return
+		}
+		steps := s.purges[0]
+		s.purges = s.purges[1:]
+		for _, step := range steps {
+			time.Sleep(100 * time.Millisecond)
+			err, _ := step.(error)
+			st, _ := step.(ledger.PurgeStep)
+			if !yield(st, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// purging is a worker that does nothing but purge, and its log.
+func purging(t *testing.T, s *script) (*worker, *lockedBuffer) {
+	t.Helper()
+	cfg, err := config.Load(config.Options{Jobs: bundledRoutes(), Providers: providers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	return &worker{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil)), store: s}, &log
+}
+
+// TestPurgesEveryHour: first some minutes after the start, then every hour, whatever became of the last
+// one; and what became of it is said once.
+func TestPurgesEveryHour(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{Ledger: ledgermemory.New(), purges: [][]any{
+			{ledger.PurgeStep{Keys: 7, Rows: 20}, ledger.PurgeStep{Partition: "result_20260105", Rows: 1000}, ledger.PurgeStep{Moved: 3}},
+			{errors.New("the server is away")},
+			{ledger.PurgeStep{Partition: "result_20260112", InUse: true}, ledger.PurgeStep{InUse: true}},
+		}}
+		w, log := purging(t, s)
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.purges(ctx); close(done) }()
+		time.Sleep(5 * time.Hour)
+		cancel()
+		<-done
+		if len(s.begun) < 5 {
+			t.Fatalf("%d purges in five hours", len(s.begun))
+		}
+		if first := s.begun[0].Sub(start); first < purgeFirst/2 || first >= 2*purgeFirst {
+			t.Errorf("the first purge came after %s", first)
+		}
+		for i := 1; i < len(s.begun); i++ {
+			if d := s.begun[i].Sub(s.begun[i-1]); d < 54*time.Minute || d > 67*time.Minute {
+				t.Errorf("purge %d came after %s", i+1, d)
+			}
+		}
+		if s.asked != (ledger.Retention{Result: 30 * day, Key: 400 * day}) {
+			t.Errorf("it asks for %+v", s.asked)
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		for i, want := range []string{
+			"level=INFO msg=purged keys=7 rows=1020 moved=3 partitions=[result_20260105]",
+			`level=WARN msg="PO517 the purge broke off; it is tried again" error="the server is away" in=`,
+			`level=WARN msg="PO518 others held what is past its retention for too long; it is tried again" in_use="[result_20260112 rows]" in=`,
+		} {
+			if len(lines) != 3 || !strings.Contains(lines[i], want) {
+				t.Errorf("line %d of %d lacks %s:\n%s", i+1, len(lines), want, log.String())
+			}
+		}
+	})
+}
+
+// TestPurgeRests: a purge leaves others at least as much time as it takes.
+func TestPurgeRests(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{Ledger: ledgermemory.New(), purges: [][]any{{ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}}}}
+		w, _ := purging(t, s)
+		var at []time.Duration
+		start := time.Now()
+		if err := purge(t.Context(), s, w.cfg, func(ledger.PurgeStep) { at = append(at, time.Since(start)) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond}; !slices.Equal(at, want) {
+			t.Errorf("steps at %v, want %v", at, want)
+		}
+	})
+}
+
+// TestRunPurges: a worker purges by itself, with nothing asked for.
+func TestRunPurges(t *testing.T) {
+	defer func(d time.Duration) { purgeFirst = d }(purgeFirst)
+	purgeFirst = time.Second
+	w := newWorld(t)
+	w.models(modelserver.Options{})
+	w.env = append(w.env, "PAIDONCE_RETENTION_RESULT=1d", "PAIDONCE_RETENTION_KEY=2d")
+	w.submitted()
+	r := w.start()
+	r.says(`"msg":"(PO555) retention.key 48h0m0s`)
+	w.until(ticketKey, "done")
+	agers["memory"](w)(3 * day)
+	eventually(t, func() (bool, string) { s := w.state(ticketKey); return s == "", "the old job is " + s })
+	r.says(`"msg":"purged","keys":1`)
+	r.stop()
+}
