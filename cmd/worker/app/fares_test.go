@@ -61,8 +61,8 @@ func TestEveryCounterOfAnAdapterIsAMetric(t *testing.T) {
 // counters sets every counter of a state to a number of its own, and returns the largest.
 func counters(state any) (n int64) {
 	v := reflect.ValueOf(state).Elem()
-	for i := range v.NumField() {
-		if p, ok := v.Field(i).Addr().Interface().(*int64); ok {
+	for _, field := range v.Fields() {
+		if p, ok := field.Addr().Interface().(*int64); ok {
 			n++
 			*p = n
 		}

@@ -58,11 +58,12 @@ var agers = map[string]func(*world) func(time.Duration){
 		return func(d time.Duration) {
 			w.t.Helper()
 			days := int(d / day)
-			sql := fmt.Sprintf("set session_replication_role = replica; update paidonce.job set updated_at = updated_at - interval '%d days', part_on = part_on - %d", days, days)
+			var sql strings.Builder
+			fmt.Fprintf(&sql, "set session_replication_role = replica; update paidonce.job set updated_at = updated_at - interval '%d days', part_on = part_on - %d", days, days)
 			for _, table := range []string{"attempt", "event", "response", "result", "input"} {
-				sql += fmt.Sprintf("; update paidonce.%s set part_on = part_on - %d", table, days)
+				fmt.Fprintf(&sql, "; update paidonce.%s set part_on = part_on - %d", table, days)
 			}
-			pgtest.Exec(w.t, url, sql)
+			pgtest.Exec(w.t, url, sql.String())
 		}
 	},
 }
