@@ -46,10 +46,11 @@ type Config struct {
 	// Shortly before its end calls under way are recorded as unknown. Default 25 s.
 	Drain time.Duration
 	// SettleWindow is how long after its sending a call may still turn up at the provider;
-	// a lookup that finds nothing proves nothing before. Default 10 min.
+	// a lookup that finds nothing proves nothing before. Default 10 min, or five minutes more
+	// than the longest timeout of a route if that is later: a provider's lists lag behind.
 	SettleWindow time.Duration
 	// Hold is how long an unknown job waits for evidence before its policy
-	// applies. At least SettleWindow. Default 15 min.
+	// applies. At least SettleWindow. Default 15 min, or SettleWindow if that is longer.
 	Hold time.Duration
 	// MaxRun bounds one run; longer than every route's timeout. Default 1 h.
 	MaxRun time.Duration
@@ -85,6 +86,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// listingLag is how late a call may turn up in a provider's list after it ended.
+const listingLag = 5 * time.Minute
+
 // Backoff is the wait between runs: First, doubling up to Ceil, each with up to a
 // quarter of jitter.
 type Backoff struct{ First, Ceil time.Duration }
@@ -95,8 +99,8 @@ func (c Config) withDefaults() Config {
 	c.Workers = cmp.Or(c.Workers, 64)
 	c.Lease = cmp.Or(c.Lease, time.Minute)
 	c.Drain = cmp.Or(c.Drain, 25*time.Second)
-	c.SettleWindow = cmp.Or(c.SettleWindow, 10*time.Minute)
-	c.Hold = cmp.Or(c.Hold, 15*time.Minute)
+	c.SettleWindow = cmp.Or(c.SettleWindow, max(10*time.Minute, c.longestRoute()+listingLag))
+	c.Hold = cmp.Or(c.Hold, max(15*time.Minute, c.SettleWindow))
 	c.MaxRun = cmp.Or(c.MaxRun, time.Hour)
 	c.MaxRuns = cmp.Or(c.MaxRuns, 10)
 	c.MaxPanics = cmp.Or(c.MaxPanics, 3)
@@ -107,6 +111,18 @@ func (c Config) withDefaults() Config {
 	c.Tick = cmp.Or(c.Tick, min(c.Lease/3, 15*time.Second))
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
+}
+
+// longestRoute is the longest timeout of any route of any handler.
+func (c Config) longestRoute() (longest time.Duration) {
+	if c.Handlers == nil {
+		return 0
+	}
+	for _, name := range c.Handlers.Names() {
+		h, _ := c.Handlers.Lookup(name)
+		longest = max(longest, h.LongestRoute())
+	}
+	return longest
 }
 
 func processName() string {

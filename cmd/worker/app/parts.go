@@ -195,8 +195,18 @@ func consumerConfig(cfg *config.Config) consumer.Config {
 	return consumer.Config{
 		Handlers: registry(cfg), Version: version(), ConfigHash: cfg.Hash(),
 		Workers: k.Workers, Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(),
-		SettleWindow: k.SettleWindow.Std(), Hold: k.Hold.Std(), MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy,
+		SettleWindow: ifSet(cfg, "consumer.settle_window", k.SettleWindow), Hold: ifSet(cfg, "consumer.hold", k.Hold),
+		MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy,
 	}
+}
+
+// ifSet is a window that somebody set, and 0 for one that nobody did: package consumer makes
+// its default fit the routes.
+func ifSet(cfg *config.Config, path string, d config.Duration) time.Duration {
+	if cfg.Source(path) == (config.Source{Kind: "default"}) {
+		return 0
+	}
+	return d.Std()
 }
 
 // windows lets package consumer check its part of the configuration, and says where
