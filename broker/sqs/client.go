@@ -116,8 +116,28 @@ func (c *clients) http(given aws.HTTPClient, timeout time.Duration) aws.HTTPClie
 	t := b.GetTransport() // a copy
 	t.MaxIdleConnsPerHost = connections
 	c.idle = append(c.idle, t)
-	return &http.Client{Transport: t, Timeout: timeout,
+	return &http.Client{Transport: readOnlyBodies{t}, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// readOnlyBodies sends requests whose bodies can be read and closed only.
+type readOnlyBodies struct{ *http.Transport }
+
+// RoundTrip makes one try.
+func (t readOnlyBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.Transport.RoundTrip(readOnly(r.WithContext(r.Context())))
+}
+
+// readOnly takes WriteTo from the body of r, which is the caller's own copy. The SDK closes
+// the body when the reply begins, and its WriteTo says io.EOF from then on. net/http may still
+// have to look whether there is more to send; it takes that for a broken write and closes the
+// connection under the reply. Of a receive the messages would be lost until they are visible
+// again.
+func readOnly(r *http.Request) *http.Request {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return r
 }
 
 // bounded gives a client of the user's the timeout that ours has.
@@ -129,7 +149,7 @@ type bounded struct {
 // Do makes one try. The timeout covers the body too.
 func (c bounded) Do(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), c.timeout, errSilent)
-	resp, err := c.HTTPClient.Do(r.WithContext(ctx))
+	resp, err := c.HTTPClient.Do(readOnly(r.WithContext(ctx)))
 	if err != nil {
 		cancel()
 		return nil, err
