@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/paidonce/paidonce/internal/sqstest"
 )
 
 // TestMain makes the test program awslocal when it is called by that name.
@@ -38,7 +40,7 @@ func awslocal(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := sqs.NewFromConfig(aws.Config{
+	c := sqstest.NewClient(aws.Config{
 		Region: os.Getenv("AWS_REGION"), BaseEndpoint: aws.String(os.Getenv("AWS_ENDPOINT_URL")),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/sqs"
 	"github.com/paidonce/paidonce/internal/sqsfake"
+	"github.com/paidonce/paidonce/internal/sqstest"
 )
 
 // journal is what a Broker logs.
@@ -54,7 +55,7 @@ func (s *stage) journaled(j *journal) func(*sqs.Config) {
 func (s *stage) set(attributes map[string]string) {
 	s.Helper()
 	url := s.srv.URL() + "/" + sqsfake.Account + "/" + s.queue
-	_, err := awssqs.NewFromConfig(*s.config().AWS).SetQueueAttributes(s.Context(), &awssqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: attributes})
+	_, err := sqstest.NewClient(*s.config().AWS).SetQueueAttributes(s.Context(), &awssqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: attributes})
 	s.ok("set attributes", err)
 }
 

@@ -102,7 +102,7 @@ func fakeHarness(t *testing.T, fifo bool) *brokertest.Harness {
 		d := srv.Depth(queue)
 		return d.Visible, d.InFlight + d.Delayed, nil
 	}
-	return h.with(awssqs.NewFromConfig(cfg), url, func() int { return srv.Depth(dead).Visible })
+	return h.with(sqstest.NewClient(cfg), url, func() int { return srv.Depth(dead).Visible })
 }
 
 func harness(t *testing.T, fifo bool) *brokertest.Harness {
