@@ -29,11 +29,13 @@ import (
 // Server is a Postgres server of a test's own, for faults that others must not
 // feel.
 type Server struct {
-	owner owner
-	bin   string // directory of the programs
-	dir   string // log, and data/ below it
-	port  int
-	proc  *proc
+	owner    owner
+	bin      string // directory of the programs
+	dir      string // log, and data/ below it
+	port     int
+	proc     *proc
+	settings []string // of the server, name=value
+	env      []string // of its processes, name=value
 }
 
 var shared struct {
@@ -87,7 +89,7 @@ func server(t testing.TB) string {
 		if shared.url = os.Getenv("PAIDONCE_TEST_POSTGRES"); shared.url != "" {
 			return
 		}
-		s, err := launch()
+		s, err := launch(hasty, nil)
 		if err != nil {
 			shared.err = err
 			return
@@ -100,10 +102,28 @@ func server(t testing.TB) string {
 	return shared.url
 }
 
+// hasty are the settings of a server that tests break. No fsync: what they break is processes
+// and connections, never the machine's power, and pages that the kernel holds survive the
+// server. It halves the time of the suites.
+var hasty = []string{"max_wal_size=256MB", "fsync=off", "full_page_writes=off"}
+
 // Start starts a server for this test alone. It stops with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s, err := launch()
+	return begin(t, hasty, nil)
+}
+
+// StartDurable is Start for measurements: the server syncs what it commits, as those of users
+// do, and no checkpoint comes by size. env (name=value) is added to the environment of
+// its processes.
+func StartDurable(t testing.TB, env ...string) *Server {
+	t.Helper()
+	return begin(t, []string{"max_wal_size=8GB", "fsync=on", "full_page_writes=on", "synchronous_commit=on"}, env)
+}
+
+func begin(t testing.TB, settings, env []string) *Server {
+	t.Helper()
+	s, err := launch(settings, env)
 	if err != nil {
 		fatal(t, err)
 	}
@@ -136,7 +156,17 @@ func (s *Server) adminURL() string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 }
 
-func launch() (*Server, error) {
+// PID is the process id of the server's first process, the parent of all others.
+func (s *Server) PID() (int, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	return strconv.Atoi(first)
+}
+
+func launch(settings, env []string) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -149,7 +179,7 @@ func launch() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{owner: o, bin: bin, dir: dir}
+	s := &Server{owner: o, bin: bin, dir: dir, settings: settings, env: env}
 	initdb := o.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"),
 		"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	if out, err := initdb.CombinedOutput(); err != nil {
@@ -171,12 +201,14 @@ func launch() (*Server, error) {
 
 // run starts the server and returns when it answers.
 func (s *Server) run() error {
-	// No fsync: what tests break is processes and connections, never the machine's power, and
-	// pages that the kernel holds survive the server. It halves the time of the suites.
-	p, err := s.owner.start(s.dir, "QUIT", filepath.Join(s.bin, "postgres"),
+	argv := append([]string{"env"}, s.env...)
+	argv = append(argv, filepath.Join(s.bin, "postgres"),
 		"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-		"-c", "max_connections=200", "-c", "max_wal_size=256MB", "-c", "fsync=off", "-c", "full_page_writes=off")
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200")
+	for _, setting := range s.settings {
+		argv = append(argv, "-c", setting)
+	}
+	p, err := s.owner.start(s.dir, "QUIT", argv...)
 	if err != nil {
 		return err
 	}

@@ -36,14 +36,14 @@ type node struct {
 	out  *bytes.Buffer // what it wrote, for whoever wonders why it died
 }
 
-// newNode makes the folder and starts epmd. A node that starts its own epmd
+// newNode makes the folder below parent and starts epmd. A node that starts its own epmd
 // leaves it behind, so it gets one that belongs to us.
-func newNode() (*node, error) {
+func newNode(parent string) (*node, error) {
 	script, err := findScript()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(fastDir(), "rabbittest-")
+	dir, err := os.MkdirTemp(parent, "rabbittest-")
 	if err != nil {
 		return nil, err
 	}

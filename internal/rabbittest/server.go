@@ -53,8 +53,11 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
+	if u := os.Getenv("PAIDONCE_TEST_AMQP"); u != "" {
+		return &Server{url: strings.TrimSuffix(u, "/"), foreign: true}
+	}
 	if shared.srv == nil && shared.err == nil {
-		shared.srv, shared.err = start()
+		shared.srv, shared.err = start(fastDir())
 	}
 	if shared.err != nil {
 		t.Fatalf("no RabbitMQ for this test (apt-get install rabbitmq-server, or set PAIDONCE_TEST_AMQP): %v", shared.err)
@@ -62,11 +65,27 @@ func Start(t testing.TB) *Server {
 	return shared.srv
 }
 
-func start() (*Server, error) {
-	if u := os.Getenv("PAIDONCE_TEST_AMQP"); u != "" {
-		return &Server{url: strings.TrimSuffix(u, "/"), foreign: true}, nil
+// StartOnDisk is for measurements: it starts another broker, whose files are where temporary
+// files are, and which syncs them there. It ends with the process.
+func StartOnDisk(t testing.TB) *Server {
+	t.Helper()
+	s, err := start("")
+	if err != nil {
+		t.Fatalf("no RabbitMQ to measure (apt-get install rabbitmq-server): %v", err)
 	}
-	n, err := newNode()
+	return s
+}
+
+// PID is the process id of the broker's virtual machine.
+func (s *Server) PID() int {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	return s.node.cmd.Process.Pid
+}
+
+// start starts a broker with its files in a folder below dir; "": where temporary files are.
+func start(dir string) (*Server, error) {
+	n, err := newNode(dir)
 	if err != nil {
 		return nil, err
 	}
