@@ -38,6 +38,10 @@ test: ## every test with the race detector, on Postgres, PgBouncer, RabbitMQ and
 size: ## memory and idle CPU of the released worker with 1,000 calls under way
 	@tools/need.sh $(GO) test -tags size -run Thousand -v ./internal/outage
 
+.PHONY: bench
+bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of its own; docs/performance.md has the long one
+	@tools/need.sh $(GO) -C bench run . short
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (20s)
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	_ "embed"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/internal/rabbittest"
+)
+
+// room stands in for a test where servers are started: they come from the helpers of the tests,
+// and end with the room. What a test would fail of is a panic of type refusal.
+type room struct {
+	testing.TB // the methods that the helpers do not call; nil
+	name       string
+	ends       []func()
+}
+
+// refusal is why a server is not there.
+type refusal struct{ error }
+
+// Helper does nothing.
+func (*room) Helper() {}
+
+// Name is part of the names of databases.
+func (r *room) Name() string { return r.name }
+
+// Cleanup keeps f for close.
+func (r *room) Cleanup(f func()) { r.ends = append(r.ends, f) }
+
+// Logf writes to standard error.
+func (*room) Logf(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }
+
+// Fatalf panics.
+func (*room) Fatalf(format string, a ...any) { panic(refusal{fmt.Errorf(format, a...)}) }
+
+// Fatal panics.
+func (*room) Fatal(a ...any) { panic(refusal{fmt.Errorf("%s", fmt.Sprint(a...))}) }
+
+// close undoes what was done in the room, the last first.
+func (r *room) close() {
+	for len(r.ends) > 0 {
+		end := r.ends[len(r.ends)-1]
+		r.ends = r.ends[:len(r.ends)-1]
+		end()
+	}
+}
+
+// refused turns the panic of Fatalf into an error. It is deferred.
+func refused(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case refusal:
+		*err = v.error
+	default:
+		panic(v)
+	}
+}
+
+// bed is the servers, and a connection to look at them.
+type bed struct {
+	room
+	postgres *pgtest.Server
+	rabbit   *rabbittest.Server
+	admin    *pgx.Conn
+	pids     struct{ postgres, rabbit int }
+}
+
+// adminName is the application name of our own connection.
+const adminName = "bench"
+
+// makeBed starts the servers. Its caller closes it.
+func makeBed(ctx context.Context, o options) (b *bed, err error) {
+	defer refused(&err)
+	b = &bed{room: room{name: "bench"}}
+	var env []string
+	if o.fsync > 0 || o.trip > 0 {
+		lib, err := buildSlow(ctx, b)
+		if err != nil {
+			return b, err
+		}
+		env = []string{"LD_PRELOAD=" + lib, fmt.Sprint("SLOW_FSYNC_US=", o.fsync.Microseconds()), fmt.Sprint("SLOW_TRIP_US=", o.trip.Microseconds())}
+	}
+	b.postgres = pgtest.StartDurable(b, env...)
+	if b.pids.postgres, err = b.postgres.PID(); err != nil {
+		return b, err
+	}
+	b.rabbit = rabbittest.StartOnDisk(b)
+	b.pids.rabbit = b.rabbit.PID()
+	cfg, err := pgx.ParseConfig(b.postgres.URL(b))
+	if err != nil {
+		return b, err
+	}
+	cfg.RuntimeParams["application_name"] = adminName
+	if b.admin, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return b, err
+	}
+	b.Cleanup(func() { b.admin.Close(context.Background()) })
+	return b, nil
+}
+
+//go:embed slow/slow.c
+var slowSource []byte
+
+// buildSlow compiles the library that slows a server down.
+func buildSlow(ctx context.Context, r *bed) (string, error) {
+	dir, err := os.MkdirTemp("", "bench-slow-")
+	if err != nil {
+		return "", err
+	}
+	r.Cleanup(func() { os.RemoveAll(dir) })
+	source, lib := filepath.Join(dir, "slow.c"), filepath.Join(dir, "slow.so")
+	if err := os.WriteFile(source, slowSource, 0o644); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // the server runs as somebody else
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", lib, source, "-ldl").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile slow/slow.c, which the cloud form needs: %w\n%s", err, out)
+	}
+	return lib, nil
+}
