@@ -153,9 +153,38 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 	}
 }
 
+// cases are those of the suite. They use one database after the other: a copy of its own
+// takes longer than most of them do.
+type cases struct {
+	*testing.T
+	free []string
+}
+
+// database is one in which nothing is left of an earlier case.
+func (c *cases) database(t *testing.T) string {
+	t.Helper()
+	if len(c.free) == 0 {
+		c.free = []string{database(c.T)}
+	}
+	url := c.free[0]
+	c.free = c.free[1:]
+	t.Cleanup(func() { // when the case has closed its ledger
+		if !t.Failed() { // else it may have left a transaction open
+			c.free = append(c.free, url)
+		}
+	})
+	pgtest.Exec(t, url, `delete from mark; delete from paidonce.worker; delete from paidonce.job; delete from paidonce.attempt;
+		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.event`)
+	pgtest.Exec(t, url, "vacuum paidonce.job")
+	pgtest.Exec(t, url, "vacuum paidonce.worker")
+	return url
+}
+
 func TestLedger(t *testing.T) {
+	t.Parallel()
+	c := &cases{T: t}
 	ledgertest.Run(t, func(t *testing.T) *ledgertest.Harness {
-		url := database(t)
+		url := c.database(t)
 		return harness(t, url, url)
 	})
 }
@@ -163,9 +192,15 @@ func TestLedger(t *testing.T) {
 // TestLedgerThroughPgBouncer runs the suite in transaction mode, with no setting made
 // for it: the same URL but for the port.
 func TestLedgerThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	c := &cases{T: t}
+	through := map[string]string{}
 	ledgertest.Run(t, func(t *testing.T) *ledgertest.Harness {
-		url := database(t)
-		h := harness(t, pgtest.PgBouncer(t, url), url)
+		url := c.database(t)
+		if through[url] == "" {
+			through[url] = pgtest.PgBouncer(c.T, url)
+		}
+		h := harness(t, through[url], url)
 		h.Seeds = 10
 		return h
 	})
