@@ -18,7 +18,7 @@ type Job struct {
 	Owner      WorkerID // zero: nobody
 	Cancel     bool
 	InputHash  Hash
-	InputKept  bool
+	InputKept  bool  // until the job is past its retention
 	Cost       *Nano // nil: nothing known was spent on it yet, or a call's cost is unknown
 	Reserved   Nano
 	Budget     Nano
@@ -46,7 +46,7 @@ type AttemptRow struct {
 	EndedAt    time.Time // zero: open
 	Evidence   Evidence  // as far as known, without the response body
 	Surplus    bool
-	HasAnswer  bool // a response body is kept
+	HasAnswer  bool // its answer was captured; the body is kept until the job is past its retention
 }
 
 // Event is one line of a job's history.

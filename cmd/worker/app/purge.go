@@ -97,10 +97,15 @@ func (p purgeCommand) Run(c *call) error {
 	if err := store.Ping(ctx); err != nil {
 		return fmt.Errorf("the ledger %s is not usable: %w", cfg.Ledger.URL, err)
 	}
+	return p.purge(ctx, c, cfg, store)
+}
+
+// purge purges the store, tells of it on stderr and shows what was done.
+func (p purgeCommand) purge(ctx context.Context, c *call, cfg *config.Config, store ledger.Purger) error {
 	doc := purgeDocument{purged: purged{Partitions: []string{}, InUse: []string{}}}
 	doc.Retention.Result, doc.Retention.Key = cfg.Retention.Result.String(), cfg.Retention.Key.String()
 	told := time.Now()
-	err = purge(ctx, store, cfg, func(s ledger.PurgeStep) {
+	err := purge(ctx, store, cfg, func(s ledger.PurgeStep) {
 		doc.add(s)
 		if s.Partition != "" || time.Since(told) > progressEvery {
 			told = time.Now()
@@ -112,7 +117,10 @@ func (p purgeCommand) Run(c *call) error {
 	} else if len(doc.InUse) > 0 {
 		err = fmt.Errorf("PO518 others held %s for too long, so a part is left; purge again later", strings.Join(doc.InUse, ", "))
 	}
-	return errors.Join(err, show(c, p.asJSON, doc, func(w io.Writer) error { _, err := fmt.Fprintln(w, doc.purged.String()); return err }))
+	return errors.Join(err, show(c, p.asJSON, doc, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, doc.purged.String())
+		return err
+	}))
 }
 
 // progress is what a person is told of a purge on its way.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,8 +103,11 @@ func TestPurgedJobsAreNotPaidAgain(t *testing.T) {
 			if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &d); err != nil {
 				t.Fatal(err)
 			}
-			if d.State != ledger.Done || string(d.Result) != "null" || len(d.Attempts) != 1 || len(d.History) == 0 {
+			if d.State != ledger.Done || string(d.Result) != "null" || !d.Purged || len(d.Attempts) != 1 || len(d.History) == 0 {
 				t.Errorf("the tombstone is %+v", d)
+			}
+			if out := w.must("", "jobs", "show", ticketKey); !strings.Contains(out, "past its retention") {
+				t.Errorf("jobs show says\n%s", out)
 			}
 			age(500 * day)
 			if got := w.purged(); got.Keys != 1 {
@@ -199,6 +203,60 @@ func purging(t *testing.T, s *script) (*worker, *lockedBuffer) {
 	}
 	var log lockedBuffer
 	return &worker{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil)), store: s}, &log
+}
+
+// TestPurgeTellsWhatIsLeft: of what it did whatever happens, and that something is left.
+func TestPurgeTellsWhatIsLeft(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inUse := ledger.PurgeStep{Partition: "result_20260112", InUse: true}
+	for name, c := range map[string]struct {
+		steps          []any
+		err            string
+		stdout, stderr string
+	}{
+		"in use": {[]any{ledger.PurgeStep{Partition: "result_20260105", Rows: 1000}, inUse, ledger.PurgeStep{InUse: true}, ledger.PurgeStep{Keys: 3}},
+			"PO518 others held result_20260112, rows for too long, so a part is left; purge again later",
+			"3 keys forgotten, 1000 rows deleted, 1 partitions dropped, 0 jobs moved out of their way\n",
+			"dropped result_20260105 with about 1000 rows\nin use, left to the next purge: result_20260112\n"},
+		"broken off": {[]any{ledger.PurgeStep{Keys: 3, Rows: 9}, errors.New("the server is away")},
+			"PO517 the purge broke off; what it did before stays done: the server is away",
+			"3 keys forgotten, 9 rows deleted, 0 partitions dropped, 0 jobs moved out of their way\n", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{Ledger: ledgermemory.New(), purges: [][]any{c.steps}}
+			w, _ := purging(t, s)
+			var stdout, stderr bytes.Buffer
+			err := purgeCommand{}.purge(t.Context(), &call{Process: Process{Stdout: &stdout, Stderr: &stderr}}, w.cfg, s)
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%s: %v, want %s", name, err, c.err)
+			}
+			if stdout.String() != c.stdout || stderr.String() != c.stderr {
+				t.Errorf("%s: it says\n%s%swant\n%s%s", name, &stderr, &stdout, c.stderr, c.stdout)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // a long one, which is told of now and then, and ended by a signal
+		many := []any{}
+		for range 1000 {
+			many = append(many, ledger.PurgeStep{Keys: 1})
+		}
+		s := &script{Ledger: ledgermemory.New(), purges: [][]any{many}}
+		w, _ := purging(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+		defer cancel()
+		var stdout, stderr bytes.Buffer
+		err := purgeCommand{asJSON{true}}.purge(ctx, &call{Process: Process{Stdout: &stdout, Stderr: &stderr}}, w.cfg, s)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ends with %v", err)
+		}
+		var d purgeDocument
+		if err := json.Unmarshal(stdout.Bytes(), &d); err != nil || d.Keys < 54 || d.Keys > 56 {
+			t.Errorf("%d keys in 11 s (%v)", d.Keys, err)
+		}
+		if n := strings.Count(stderr.String(), "so far: "); n != 2 {
+			t.Errorf("told %d times in 11 s:\n%s", n, &stderr)
+		}
+	})
 }
 
 // TestPurgesEveryHour: first some minutes after the start, then every hour, whatever became of the last

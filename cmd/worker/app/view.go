@@ -28,6 +28,7 @@ type jobDocument struct {
 	DoneAt      *time.Time        `json:"done_at"`
 	CostUSD     *string           `json:"cost_usd"` // decimal dollars; null: unknown
 	Result      json.RawMessage   `json:"result"`
+	Purged      bool              `json:"purged,omitempty"` // it is done, and its result is past its retention
 	Error       *ledger.JobError  `json:"error"`
 	InputSHA256 string            `json:"input_sha256"`
 	Group       string            `json:"group,omitempty"` // of the first message
@@ -91,6 +92,7 @@ func document(j ledger.Job) jobDocument {
 		Error: j.Error, InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
 	}
 	d.Group, d.Trace = j.Origin.Group, cmp.Or(j.Origin.Trace, j.Origin.AWSTrace)
+	d.Purged = j.Purged
 	if j.Result != nil {
 		d.Result = j.Result.Body
 	}
@@ -176,6 +178,9 @@ func printJob(w io.Writer, d jobDocument) error {
 	}
 	if d.Result != nil {
 		row("result", "%s", d.Result)
+	}
+	if d.Purged {
+		row("result", "past its retention")
 	}
 	row("input", "sha256 %s", d.InputSHA256)
 	if d.Group != "" {
