@@ -281,3 +281,29 @@ func TestAJobThatKillsItsWorkers(t *testing.T) {
 		r.queue(memory.Depth{})
 	})
 }
+
+// Case 14: a long call needs nothing but its route's timeout. The windows that nobody set
+// grow with it, so that no policy acts on a call that may still land.
+func TestALongCallNeedsItsTimeoutOnly(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.call.Routes[0].Timeout, r.call.OnUnknown = 20*time.Minute, job.FailUnknown()
+		r.prov.script = func(string, int) (time.Duration, error) { return 19 * time.Minute, nil }
+		r.send("1")
+		a := r.start("a")
+		time.Sleep(time.Hour)
+		r.end(a)
+		r.want("1", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+
+		r.send("2")
+		a = r.start("a")
+		time.Sleep(10 * time.Second) // under way
+		a.kill()
+		b := r.start("b")
+		time.Sleep(24 * time.Minute)
+		r.want("2", want{state: ledger.Unknown, runs: 1, open: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Sent}})
+		time.Sleep(24 * time.Hour)
+		r.end(b)
+		r.want("2", want{state: ledger.Failed, runs: 1, bill: 1, errClass: "held", attempts: []ledger.AttemptState{ledger.UnknownAttempt}})
+		r.queue(memory.Depth{})
+	})
+}
