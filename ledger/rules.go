@@ -38,6 +38,31 @@ func PickClaim(f Facts) (Transition, bool) {
 	return Pick(f, ids...)
 }
 
+// PickRelease returns the transition that ends a run without a result, and the error that
+// is kept with it. panics is how many the job has seen before this run.
+func PickRelease(f Facts, o Outcome, panics int) (Transition, JobError, bool) {
+	poison := o.Panicked && o.MaxPanics > 0 && panics+1 >= o.MaxPanics
+	end := "J11"
+	if o.Fail || poison {
+		end = "J12"
+	}
+	t, ok := Pick(f, "J13", "J19b", end)
+	e := o.Error.Clean()
+	if t.ID == "J12" && !o.Fail {
+		e.Class = "poison"
+	}
+	return t, e, ok
+}
+
+// Exhausted is the error of a job whose runs are spent; last is that of its last run, if any.
+func Exhausted(runs, maxRuns int, last *JobError) JobError {
+	text := fmt.Sprintf("%d of %d runs ended without a result", runs, maxRuns)
+	if last != nil {
+		text += "; the last one: " + last.Class + ": " + last.Text
+	}
+	return JobError{Class: "exhausted", Text: text}
+}
+
 // Refusal is the error for a guard that does not hold, nil for "".
 func Refusal(guard string) error {
 	switch guard {

@@ -109,28 +109,22 @@ func (l *Ledger) Release(ctx context.Context, lease ledger.Lease, o ledger.Outco
 	if f.FenceHeld && (r.State == ledger.Ready || r.State == ledger.Failed || r.State == ledger.Cancelled) {
 		return r.released(now), nil // its own effect, before a reply that was lost
 	}
-	poison := o.Panicked && o.MaxPanics > 0 && r != nil && r.panics+1 >= o.MaxPanics
-	end := "J11"
-	if o.Fail || poison {
-		end = "J12"
+	if r == nil {
+		return ledger.Released{}, ledger.ErrLost
 	}
-	t, ok := ledger.Pick(f, "J13", "J19b", end)
+	t, why, ok := ledger.PickRelease(f, o, r.panics)
 	if !ok {
 		return ledger.Released{}, ledger.ErrLost
 	}
 	if o.Panicked {
 		r.panics++
 	}
-	r.Error = new(o.Error.Clean())
+	r.Error = &why
 	switch t.ID {
 	case "J11":
 		r.NextAt = now.Add(o.RetryIn)
 		if o.GiveBack {
 			r.Runs = max(0, r.Runs-1)
-		}
-	case "J12":
-		if poison && !o.Fail {
-			r.Error.Class = "poison"
 		}
 	case "J13":
 		r.Runs = max(0, r.Runs-1)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/ledgertest"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -372,7 +373,7 @@ func TestLockingStatementsReadNoChildren(t *testing.T) {
 	locks := regexp.MustCompile(`for (no key )?update`)
 	child := regexp.MustCompile(`(?:from|join|update) paidonce\.(?:attempt|event|response|result|input) (\w+)`)
 	for _, file := range files {
-		text := withoutComments(t, file)
+		text := ledgertest.SQL(t, file)
 		if !locks.MatchString(text) {
 			continue
 		}

@@ -51,17 +51,12 @@ func (l *Ledger) Release(ctx context.Context, lease ledger.Lease, o ledger.Outco
 
 // end chooses how the run ends from the locked row: J13, J19b, J12 or J11.
 func (r lockedRow) end(lease ledger.Lease, o ledger.Outcome) (ending, bool) {
-	e := ending{carrier: r.Carrier, nextAt: r.NextAt, err: o.Error.Clean(), who: ledger.Text(o.Who)}
+	e := ending{carrier: r.Carrier, nextAt: r.NextAt, who: ledger.Text(o.Who)}
 	if o.Panicked {
 		e.panics = 1
 	}
-	poison := o.Panicked && o.MaxPanics > 0 && r.Panics+1 >= o.MaxPanics
-	last := "J11"
-	if o.Fail || poison {
-		last = "J12"
-	}
 	var ok bool
-	e.rule, ok = ledger.Pick(r.facts(lease.Fence), "J13", "J19b", last)
+	e.rule, e.err, ok = ledger.PickRelease(r.facts(lease.Fence), o, r.Panics)
 	if e.rule.Fence {
 		e.fence = 1
 	}
@@ -70,10 +65,6 @@ func (r lockedRow) end(lease ledger.Lease, o ledger.Outcome) (ending, bool) {
 		e.nextAt = r.Now.Add(o.RetryIn)
 		if o.GiveBack {
 			e.runsBack = 1
-		}
-	case "J12":
-		if poison && !o.Fail {
-			e.err.Class = "poison"
 		}
 	case "J13":
 		e.nextAt, e.runsBack = r.Now, 1

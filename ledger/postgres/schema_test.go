@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/paidonce/paidonce/internal/pgtest"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/ledgertest"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -214,54 +213,7 @@ var acrossTenants = map[string]string{
 	"purgeable":  "partitions belong to all tenants",
 }
 
-// TestTenantIsNamed reads every SQL file: whatever table of tenants a statement touches, it
-// names the tenant for it, so that the ledger can be distributed by tenant.
-func TestTenantIsNamed(t *testing.T) {
-	table := regexp.MustCompile(`(?:from|join|update|into)\s+paidonce\.(\w+)`)
-	files, err := filepath.Glob("sql/*.sql")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	exempt := 0
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".sql")
-		if acrossTenants[name] != "" {
-			exempt++
-			continue
-		}
-		text := withoutComments(t, file)
-		used := 0
-		for _, m := range table.FindAllStringSubmatch(text, -1) {
-			if m[1] != "worker" {
-				used++
-			}
-		}
-		if named := strings.Count(text, "tenant"); named < used {
-			t.Errorf("%s uses %d tables with tenants and names the tenant %d times", file, used, named)
-		}
-		if used > 0 && !regexp.MustCompile(`tenant = |\(tenant`).MatchString(text) {
-			t.Errorf("%s does not find its rows by tenant", file)
-		}
-	}
-	if exempt != len(acrossTenants) {
-		t.Errorf("%d exemptions are of statements that are not there", len(acrossTenants)-exempt)
-	}
-	schema := withoutComments(t, "migrations/00001_ledger.sql")
-	for _, m := range regexp.MustCompile(`(?m)(primary key|unique) \(([^)]*)`).FindAllStringSubmatch(schema, -1) {
-		if !strings.HasPrefix(m[2], "tenant, ") {
-			t.Errorf("%s (%s) does not begin with the tenant", m[1], m[2])
-		}
-	}
-}
-
-func withoutComments(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return regexp.MustCompile(`--.*`).ReplaceAllString(string(b), "")
-}
+func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce.", acrossTenants) }
 
 // TestPlans explains the hot statements with a table that holds many jobs: none
 // reads a table from end to end.

@@ -148,12 +148,8 @@ func (r *row) start(rule ledger.Transition, q ledger.Request, now time.Time) {
 
 // exhaust fails a job whose runs are spent (J2x, J3x).
 func (r *row) exhaust(rule ledger.Transition, q ledger.Request, now time.Time) {
-	text := fmt.Sprintf("%d of %d runs ended without a result", r.Runs, q.MaxRuns)
-	if r.Error != nil {
-		text += "; the last one: " + r.Error.Class + ": " + r.Error.Text
-	}
 	r.move(rule, now, q.Worker.ID, "")
-	r.Error = &ledger.JobError{Class: "exhausted", Text: text}
+	r.Error = new(ledger.Exhausted(r.Runs, q.MaxRuns, r.Error))
 	r.Receives = max(r.Receives, q.Receives)
 	r.disown()
 }

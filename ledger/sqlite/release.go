@@ -21,28 +21,22 @@ func (t *tx) release(lease ledger.Lease, o ledger.Outcome) (ledger.Released, err
 	if f.FenceHeld && (r.State == ledger.Ready || r.State == ledger.Failed || r.State == ledger.Cancelled) {
 		return r.released(t.now), nil // its own effect, before a reply that was lost
 	}
-	poison := o.Panicked && o.MaxPanics > 0 && r != nil && r.panics+1 >= o.MaxPanics
-	last := "J11"
-	if o.Fail || poison {
-		last = "J12"
+	if r == nil {
+		return ledger.Released{}, ledger.ErrLost
 	}
-	rule, ok := ledger.Pick(f, "J13", "J19b", last)
+	rule, why, ok := ledger.PickRelease(f, o, r.panics)
 	if !ok {
 		return ledger.Released{}, ledger.ErrLost
 	}
 	if o.Panicked {
 		r.panics++
 	}
-	r.Error = new(o.Error.Clean())
+	r.Error = &why
 	switch rule.ID {
 	case "J11":
 		r.NextAt = t.now.Add(o.RetryIn)
 		if o.GiveBack {
 			r.Runs = max(0, r.Runs-1)
-		}
-	case "J12":
-		if poison && !o.Fail {
-			r.Error.Class = "poison"
 		}
 	case "J13":
 		r.Runs = max(0, r.Runs-1)

@@ -4,13 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/ledgertest"
 	"github.com/paidonce/paidonce/ledger/sqlite"
 )
 
@@ -213,57 +213,7 @@ var acrossTenants = map[string]string{
 	"unknowns":  "a report over all tenants",
 }
 
-// TestTenantIsNamed reads every SQL file: whatever table of tenants a statement touches, it
-// finds its rows by tenant, so that two tenants never meet.
-func TestTenantIsNamed(t *testing.T) {
-	table := regexp.MustCompile(`(?:from|join|update|into)\s+paidonce_(\w+)`)
-	files, err := filepath.Glob("sql/*.sql")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	exempt := 0
-	for _, file := range files {
-		if acrossTenants[strings.TrimSuffix(filepath.Base(file), ".sql")] != "" {
-			exempt++
-			continue
-		}
-		text := withoutComments(t, file)
-		used := 0
-		for _, m := range table.FindAllStringSubmatch(text, -1) {
-			if m[1] != "worker" && m[1] != "schema" {
-				used++
-			}
-		}
-		if named := strings.Count(text, "tenant"); named < used {
-			t.Errorf("%s uses %d tables with tenants and names the tenant %d times", file, used, named)
-		}
-		if used > 0 && !regexp.MustCompile(`tenant = |\(tenant`).MatchString(text) {
-			t.Errorf("%s does not find its rows by tenant", file)
-		}
-	}
-	if exempt != len(acrossTenants) {
-		t.Errorf("%d exemptions are of statements that are not there", len(acrossTenants)-exempt)
-	}
-	schema := withoutComments(t, "migrations/00001_ledger.sql")
-	keys := regexp.MustCompile(`(?m)(primary key|unique) \(([^)]*)`).FindAllStringSubmatch(schema, -1)
-	if len(keys) < 7 {
-		t.Errorf("%d keys in the schema", len(keys))
-	}
-	for _, m := range keys {
-		if !strings.HasPrefix(m[2], "tenant, ") {
-			t.Errorf("%s (%s) does not begin with the tenant", m[1], m[2])
-		}
-	}
-}
-
-func withoutComments(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return regexp.MustCompile(`--.*`).ReplaceAllString(string(b), "")
-}
+func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", acrossTenants) }
 
 // TestPlans explains every statement but those for people: none reads a table from
 // end to end. (json_each is an argument.)
@@ -278,7 +228,7 @@ func TestPlans(t *testing.T) {
 		if whole[strings.TrimSuffix(filepath.Base(name), ".sql")] {
 			continue
 		}
-		rows, err := db.QueryContext(t.Context(), "explain query plan "+withoutComments(t, name), make([]any, 30)...)
+		rows, err := db.QueryContext(t.Context(), "explain query plan "+ledgertest.SQL(t, name), make([]any, 30)...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

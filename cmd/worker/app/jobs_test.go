@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -220,6 +221,40 @@ func TestOriginIsShown(t *testing.T) {
 				t.Errorf("%s: %s is %v in JSON, want %q; the text is\n%s", name, field, got, v, text)
 			}
 		}
+	}
+}
+
+// What is known of the last look at an unknown job, and how many there were.
+func TestLooksAreShown(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	lease := w.claimed(ledger.Key{Tenant: "acme", Text: ticketKey})
+	if err := w.ledger.Send(ctx, lease, ledger.Attempt{ID: ledger.NewID(), Call: ledger.CallRef{Name: "summarise"}, Timeout: 1e9}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ledger.Release(ctx, lease, ledger.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	id, err := w.ledger.Join(ctx, ledger.Worker{ID: "reconciler", TTL: 1e12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		as, err := w.ledger.Adopt(ctx, ledger.Adoption{Worker: id, Token: ledger.NewID(), Max: 1})
+		if err != nil || len(as) != 1 {
+			t.Fatalf("adopt: %+v %v", as, err)
+		}
+		_, err = w.ledger.Resolve(ctx, ledger.Resolution{Key: as[0].Lease.Key, Fence: as[0].Lease.Fence, Action: ledger.Keep,
+			By: ledger.ByReconciler, Who: "reconciler", Reason: fmt.Sprint("answer ", n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := steady(w.must("", "jobs", "show", ticketKey)); strings.Count(text, "kept") != 1 || !strings.Contains(text, "CLOCK  unknown  reconciler: kept: answer 2 (look 3)\n") {
+		t.Errorf("shown as\n%s", text)
+	}
+	if text := w.must("", "jobs", "show", ticketKey, "--json"); strings.Count(text, `"looks": 3`) != 1 {
+		t.Errorf("shown as\n%s", text)
 	}
 }
 

@@ -11,8 +11,8 @@ with mine as materialized (
       and w.closed_at is null and w.lease_until > clock_timestamp())
   limit greatest(0, $3 - (select count(*) from mine)) for update skip locked
 ), n as materialized (
-  select j.*, clock_timestamp() as now, e.looks from j
-  join paidonce.event e on e.tenant = j.tenant and e.job = j.id and e.n = j.events and e.part_on = j.part_on
+  select j.*, clock_timestamp() as now, coalesce(e.looks, 0) as looks from j
+  left join paidonce.event e on e.tenant = j.tenant and e.job = j.id and e.n = j.events and e.part_on = j.part_on
 ), up as (
   update paidonce.job b set
     fence = b.fence + 1, owner = $1, owner_epoch = $2, adoption = $4,
