@@ -161,18 +161,22 @@ func (s *Server) Client() *sqs.Client { return NewClient(s.Config()) }
 // NewClient is a client that reads every reply to its end. The SDK's own loses one now and
 // then on a busy machine; broker/sqs says why where it does the same.
 func NewClient(cfg aws.Config) *sqs.Client {
-	return sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.HTTPClient = readOnly{} })
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = http.DefaultClient
+	}
+	cfg.HTTPClient = readOnly{cfg.HTTPClient}
+	return sqs.NewFromConfig(cfg)
 }
 
-type readOnly struct{}
+type readOnly struct{ aws.HTTPClient }
 
 // Do makes one try.
-func (readOnly) Do(r *http.Request) (*http.Response, error) {
+func (c readOnly) Do(r *http.Request) (*http.Response, error) {
 	r = r.WithContext(r.Context())
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = struct{ io.ReadCloser }{r.Body}
 	}
-	return http.DefaultClient.Do(r)
+	return c.HTTPClient.Do(r)
 }
 
 // Spec says what kind of queue a test wants. The zero Spec is a standard queue
