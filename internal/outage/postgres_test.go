@@ -1,11 +1,14 @@
 package outage_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -80,16 +83,29 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// looked is a ledger that says whether its due jobs were listed.
+type looked struct {
+	ledger.Store
+	over atomic.Bool
+}
+
+func (l *looked) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
+	defer l.over.Store(true)
+	return l.Store.Due(ctx, n, grace, actions...)
+}
+
 // A pool of two connections serves fifty calls at once, and while they run nobody holds a
 // connection, a transaction or a lock.
 func TestPoolOfTwo(t *testing.T) {
 	r := newRig(t, modelserver.Options{})
-	r.cfg.Workers, r.rabbit.conf.Prefetch, r.cfg.Lease, r.cfg.Tick = 50, 50, time.Minute, 15*time.Second
+	r.cfg.Workers, r.rabbit.conf.Prefetch, r.cfg.Lease, r.cfg.Tick = 50, 50, 10*time.Minute, time.Hour
 	r.models.ScriptAny(modelserver.Fault{Hold: true, Times: -1})
 	docs := names(50)
-	n := r.start("w1", r.ledger(r.direct+"&application_name=worker_of_two", postgres.Options{MaxConns: 2}))
+	store := &looked{Store: r.ledger(r.direct+"&application_name=worker_of_two", postgres.Options{MaxConns: 2})}
+	n := r.start("w1", store)
 	r.publish(docs...)
 	r.awaitBilled(50) // all at once: each answer is held
+	r.eventually("the sweeper's one look is over", store.over.Load)
 	const worker = " from pg_stat_activity a where application_name = 'worker_of_two'"
 	r.eventually("the worker is idle", func() bool { return r.count("select count(*)"+worker+" and state <> 'idle'") == 0 })
 	for range 20 { // whoever held something for a call would hold it now
