@@ -138,7 +138,7 @@ type queue struct {
 	broker.DeadLetters
 	fifo     bool               // the order of a group keeps what is behind it from being received
 	ready    func() error       // why it is not connected, or nil
-	fares    func() prom.Broker // nil: it counts nothing
+	metrics  func() prom.Broker // nil: it counts nothing
 	describe func(context.Context) doctor.Broker
 	close    func(context.Context) error
 }
@@ -164,7 +164,7 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
 	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
-		fares: func() prom.Broker { return rabbitFares(b.State()) },
+		metrics: func() prom.Broker { return rabbitMetrics(b.State()) },
 		describe: func(ctx context.Context) doctor.Broker {
 			d, err := b.Describe(ctx)
 			return doctor.Broker{RabbitMQ: &d, Err: err}
@@ -181,7 +181,7 @@ func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue,
 	}
 	return &queue{Source: b, Publisher: b, DeadLetters: b, fifo: strings.HasSuffix(cfg.Broker.Queue, ".fifo"),
 		ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
-		fares: func() prom.Broker { return sqsFares(b.State()) },
+		metrics: func() prom.Broker { return sqsMetrics(b.State()) },
 		describe: func(ctx context.Context) doctor.Broker {
 			d, err := b.Describe(ctx)
 			return doctor.Broker{SQS: &d, Err: err}

@@ -141,8 +141,8 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 	w.jobs = cc.Handlers.Names()
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	w.metrics = prom.New(w.registry, w.jobs, models(cfg), prom.Build{Version: version(), ConfigHash: cfg.Hash()})
-	if w.queue.fares != nil {
-		prom.WatchBroker(w.registry, w.queue.fares)
+	if w.queue.metrics != nil {
+		prom.WatchBroker(w.registry, w.queue.metrics)
 	}
 	cc.Source, cc.Store, cc.Log, cc.Trace = w.queue, w.store, log, w.metrics.Trace()
 	if w.consumer, err = consumer.New(cc); err != nil {

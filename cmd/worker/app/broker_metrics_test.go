@@ -32,7 +32,7 @@ func TestEveryCounterOfAnAdapterIsAMetric(t *testing.T) {
 	for name, c := range map[string]struct {
 		state any
 		shown prom.Broker
-	}{"SQS": {s, sqsFares(s)}, "RabbitMQ": {r, rabbitFares(r)}} {
+	}{"SQS": {s, sqsMetrics(s)}, "RabbitMQ": {r, rabbitMetrics(r)}} {
 		var shown []int64
 		for event, n := range c.shown.Events {
 			shown = append(shown, n)
@@ -52,7 +52,7 @@ func TestEveryCounterOfAnAdapterIsAMetric(t *testing.T) {
 		}
 	}
 	for why, n := range r.Reconnects {
-		if got := rabbitFares(r).Events["session_"+string(why)]; got != n {
+		if got := rabbitMetrics(r).Events["session_"+string(why)]; got != n {
 			t.Errorf("sessions lost by %s: %d, want %d", why, got, n)
 		}
 	}
@@ -72,15 +72,15 @@ func counters(state any) (n int64) {
 
 // The rest of a state.
 func TestHowAnAdapterFares(t *testing.T) {
-	b := sqsFares(sqs.State{Connected: true, Held: 2, Parked: 1, Slack: time.Second})
+	b := sqsMetrics(sqs.State{Connected: true, Held: 2, Parked: 1, Slack: time.Second})
 	if !b.Connected || b.Held != 2 || b.Waiting != 1 || b.Slack != time.Second {
 		t.Errorf("SQS: %+v", b)
 	}
-	b = rabbitFares(rabbitmq.State{Connected: true, Held: 2, Prefetched: 1, AckBudget: time.Minute, OldestHeld: 10 * time.Second})
+	b = rabbitMetrics(rabbitmq.State{Connected: true, Held: 2, Prefetched: 1, AckBudget: time.Minute, OldestHeld: 10 * time.Second})
 	if !b.Connected || b.Held != 2 || b.Waiting != 1 || b.Slack != 50*time.Second {
 		t.Errorf("RabbitMQ: %+v", b)
 	}
-	if b = rabbitFares(rabbitmq.State{AckBudget: time.Minute}); b.Slack != 0 {
+	if b = rabbitMetrics(rabbitmq.State{AckBudget: time.Minute}); b.Slack != 0 {
 		t.Errorf("RabbitMQ without a delivery: %+v", b)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/paidonce/paidonce/consumer/prom"
 )
 
-// sqsFares is what the metrics show of the SQS adapter. The codes of failed acks are in its
+// sqsMetrics is what the metrics show of the SQS adapter. The codes of failed acks are in its
 // log: they are AWS's, and no fixed set.
-func sqsFares(s sqs.State) prom.Broker {
+func sqsMetrics(s sqs.State) prom.Broker {
 	return prom.Broker{Connected: s.Connected, Held: s.Held, Waiting: s.Parked, Slack: s.Slack, Events: map[string]int64{
 		"receives": s.Receives, "empty_receives": s.Empty, "messages": s.Messages, "redelivered": s.Redelivered, "corrupt": s.Corrupt,
 		"lost": s.Lost, "acks_sent": s.AcksSent, "acks_failed": s.AcksFailed, "acks_lost": s.AcksLost, "acks_late": s.LateAcks,
@@ -17,8 +17,8 @@ func sqsFares(s sqs.State) prom.Broker {
 	}}
 }
 
-// rabbitFares is the same of RabbitMQ's.
-func rabbitFares(s rabbitmq.State) prom.Broker {
+// rabbitMetrics is the same of RabbitMQ's.
+func rabbitMetrics(s rabbitmq.State) prom.Broker {
 	b := prom.Broker{Connected: s.Connected, Held: s.Held, Waiting: s.Prefetched, Events: map[string]int64{
 		"lost": s.TakenBack, "overdue": s.Overdue, "copies": s.Copies, "doubled": s.Doubled, "returned": s.Returned, "unstored": s.Unstored,
 	}}
