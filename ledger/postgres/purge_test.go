@@ -294,8 +294,8 @@ func TestPurgeFunctionsAreNarrow(t *testing.T) {
 			t.Errorf("%s was dropped", name)
 		}
 	}
-	if _, err := f.db.Exec(t.Context(), "select paidonce.purge_net('mark', '30 days', 10)"); err == nil {
-		t.Error("purge_net takes any table")
+	if _, err := f.db.Exec(t.Context(), "select paidonce.purge_net('mark', '30 days', 10)"); err == nil || !strings.Contains(err.Error(), "no table of children: mark") {
+		t.Errorf("purge_net of another table: %v", err)
 	}
 	if n := scan[int](t, f.db, "select paidonce.purge_move((now() at time zone 'utc')::date, '30 days', 10)"); n != 0 {
 		t.Errorf("%d jobs of today moved", n)
