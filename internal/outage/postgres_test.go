@@ -48,7 +48,7 @@ func TestLostReplies(t *testing.T) {
 		doc, match  string
 		sends, runs int
 	}{
-		{"claim", action + "\x00\x00\x00\x20", 1, 1},                     // action and hash: the insert alone
+		{"claim", action + "\x00\x00\x00\x38", 1, 1},                     // action and hash: the insert alone
 		{"gate", model, 2, 2},                                            // not sent, and sent again under a new id
 		{"settle", "answer to " + key("settle").Text, 1, 1},              // the answer on its way to the ledger
 		{"commit", "Q\x00\x00\x00\x0bcommit\x00", 1, 1},                  // of the user's transaction

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -39,46 +40,58 @@ type claimRow struct {
 	Rule       string // the transition that was made; "": none; "closed": the asker's epoch is
 }
 
+// readRow is one of many.
+type readRow struct {
+	place
+	claimRow
+}
+
 // Claim implements ledger.Ledger.
 func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, error) {
 	if err := r.Check(); err != nil {
 		return ledger.Claimed{}, err
 	}
-	return again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) {
-		return on(ctx, l.lanes, func() (ledger.Claimed, error) { return l.claim(ctx, r) })
-	})
+	return again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) { return l.claim(ctx, &r) })
 }
 
 // claim asks in the order of what is most likely and cheapest: a read, which ends
 // duplicates; an insert, for keys not seen; a read again, for those who lost the
 // race; and the locked update for a row that is there and may be had.
-func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, error) {
+func (l *Ledger) claim(ctx context.Context, r *ledger.Request) (ledger.Claimed, error) {
 	asked := time.Now()
-	row, err := one[claimRow](ctx, l.pool, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
+	seen, err := l.reads.do(ctx, r)
 	if err == ledger.ErrNotFound {
-		var id int64
-		if id, err = l.insert(ctx, r); err != nil {
-			return ledger.Claimed{}, err
-		}
-		if id != 0 {
-			row = claimRow{ID: id, Fence: 1, Runs: 1, Generation: 1, Carrier: carrier(r), RunLeft: r.MaxRun}
-			return row.running(r.Key, asked), nil
+		ins, ierr := l.inserts.do(ctx, r)
+		switch {
+		case ierr == ledger.ErrNotFound: // somebody was first
+		case ierr != nil:
+			return ledger.Claimed{}, ierr
+		case ins.ID == nil:
+			return ledger.Claimed{}, ledger.ErrClosed
+		default:
+			made := claimRow{ID: *ins.ID, Fence: 1, Runs: 1, Generation: 1, Carrier: carrier(r), RunLeft: r.MaxRun}
+			return made.running(r.Key, asked), nil
 		}
 		asked = time.Now()
-		row, err = one[claimRow](ctx, l.pool, claimReadSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token))
+		seen, err = l.reads.do(ctx, r)
 	}
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	if !row.takeable(r) {
-		return row.answer(r, asked), nil
+	if !seen.takeable(r) {
+		return seen.answer(r, asked), nil
 	}
-	asked = time.Now()
-	taken, err := one[claimRow](ctx, l.pool, claimTakeSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
+	return l.take(ctx, r, &seen.claimRow)
+}
+
+// take asks for a row that is there, and was seen as seen. It is rare, and for one.
+func (l *Ledger) take(ctx context.Context, r *ledger.Request, seen *claimRow) (ledger.Claimed, error) {
+	asked := time.Now()
+	taken, err := ask[claimRow](ctx, l, claimTakeSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
 		r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.MaxRuns, r.Receives, r.Budget, r.Carrier)
 	switch {
 	case err == ledger.ErrNotFound: // somebody holds the row locked
-		return ledger.Claimed{Verdict: ledger.Busy, Generation: row.Generation, Carrier: row.Carrier, RetryIn: time.Second}, nil
+		return ledger.Claimed{Verdict: ledger.Busy, Generation: seen.Generation, Carrier: seen.Carrier, RetryIn: time.Second}, nil
 	case err != nil:
 		return ledger.Claimed{}, err
 	case taken.Rule == "closed":
@@ -87,44 +100,61 @@ func (l *Ledger) claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	return taken.answer(r, asked), nil
 }
 
-// insert makes the row of a key that nobody has seen and returns its id, or 0 when
-// somebody was first.
-func (l *Ledger) insert(ctx context.Context, r ledger.Request) (int64, error) {
-	ins, err := one[struct {
-		ID   *int64
-		Open bool
-	}](ctx, l.pool, claimInsertSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
-		keptInput(r), carrier(r), r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.Budget, r.Receives, origin(r))
-	switch {
-	case err != nil:
-		return 0, err
-	case !ins.Open:
-		return 0, ledger.ErrClosed
-	case ins.ID == nil:
-		return 0, nil
-	}
-	return *ins.ID, nil
+// read reads the jobs of some claims.
+func (l *Ledger) read(ctx context.Context, rs []*ledger.Request) ([]readRow, error) {
+	return many[readRow](ctx, l.pool, claimReadSQL,
+		column(rs, func(r *ledger.Request) string { return r.Key.Tenant }),
+		column(rs, func(r *ledger.Request) string { return r.Key.Text }),
+		column(rs, func(r *ledger.Request) [16]byte { return r.Token }))
+}
+
+// insertedRow is what became of the first claim of a key; none: somebody was first.
+type insertedRow struct {
+	place
+	ID *int64 // nil: the asker's epoch is closed
+}
+
+// insert makes the rows of keys that nobody has seen.
+func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRow, error) {
+	return many[insertedRow](ctx, l.pool, claimInsertSQL,
+		column(rs, func(r *ledger.Request) string { return r.Key.Tenant }),
+		column(rs, func(r *ledger.Request) string { return r.Key.Text }),
+		column(rs, func(r *ledger.Request) [16]byte { return r.Token }),
+		column(rs, func(r *ledger.Request) string { return r.Action }),
+		column(rs, func(r *ledger.Request) []byte { return r.InputHash[:] }),
+		column(rs, keptInput),
+		column(rs, carrier),
+		column(rs, func(r *ledger.Request) string { return r.Worker.ID }),
+		column(rs, func(r *ledger.Request) int64 { return r.Worker.Epoch }),
+		column(rs, func(r *ledger.Request) time.Duration { return r.MaxRun }),
+		column(rs, func(r *ledger.Request) ledger.Nano { return r.Budget }),
+		column(rs, func(r *ledger.Request) int { return r.Receives }),
+		column(rs, origin))
 }
 
 // keptInput is the part of a request's input that the ledger keeps: all or nothing.
-func keptInput(r ledger.Request) []byte {
+func keptInput(r *ledger.Request) []byte {
 	if len(r.Input) > ledger.InlineInput {
 		return nil
 	}
 	return r.Input
 }
 
-// origin is what the ledger keeps of a request's origin: null for none.
-func origin(r ledger.Request) *ledger.Origin {
+// origin is what the ledger keeps of a request's origin, as JSON: null for none.
+func origin(r *ledger.Request) *string {
 	o := r.Origin.Clean()
 	if o.IsZero() {
 		return nil
 	}
-	return &o
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it is texts
+	}
+	return new(string(b))
 }
 
 // carrier of a new row: the ledger carries only what it can run.
-func carrier(r ledger.Request) ledger.Carrier {
+func carrier(r *ledger.Request) ledger.Carrier {
 	if r.Carrier == ledger.CarriedByLedger && keptInput(r) != nil {
 		return ledger.CarriedByLedger
 	}
@@ -132,7 +162,7 @@ func carrier(r ledger.Request) ledger.Carrier {
 }
 
 // takeable reports whether a locked look is worth its while: claim_take.sql decides.
-func (c claimRow) takeable(r ledger.Request) bool {
+func (c *claimRow) takeable(r *ledger.Request) bool {
 	if !c.same(r) {
 		return false
 	}
@@ -145,19 +175,19 @@ func (c claimRow) takeable(r ledger.Request) bool {
 	return false
 }
 
-func (c claimRow) same(r ledger.Request) bool {
+func (c *claimRow) same(r *ledger.Request) bool {
 	return c.Action == r.Action && ledger.Hash(c.InputHash) == r.InputHash
 }
 
 // running answers the claim that owns the row. The deadline is counted from before the
 // ledger was asked: never later than the ledger's own.
-func (c claimRow) running(k ledger.Key, asked time.Time) ledger.Claimed {
+func (c *claimRow) running(k ledger.Key, asked time.Time) ledger.Claimed {
 	return ledger.Claimed{Verdict: ledger.Run, Run: c.Runs, Generation: c.Generation, Carrier: c.Carrier,
 		Lease: ledger.Lease{Key: k, Job: c.ID, Fence: c.Fence, Deadline: asked.Add(c.RunLeft)}}
 }
 
 // answer says what the row is to the asker.
-func (c claimRow) answer(r ledger.Request, asked time.Time) ledger.Claimed {
+func (c *claimRow) answer(r *ledger.Request, asked time.Time) ledger.Claimed {
 	a := ledger.Claimed{Generation: c.Generation, Carrier: c.Carrier}
 	switch {
 	case !c.same(r):

@@ -27,7 +27,8 @@ type hook struct {
 // What fn writes through tx is committed with the result or not at all. fn may run
 // more than once, each time in a new transaction, must not commit or roll back
 // itself, and should be short: a connection is held meanwhile (no lock on the
-// job is). An error of fn commits nothing, and the run ends with it.
+// job is), with the planner settings of the ledger's own statements. An error of
+// fn commits nothing, and the run ends with it.
 func OnCommit(run interface{ OnCommit(ledger.Hook) }, fn func(ctx context.Context, tx pgx.Tx) error) {
 	run.OnCommit(hook{fn})
 }
@@ -39,6 +40,12 @@ type completedRow struct {
 	OpenCalls int
 	Mine      bool // the result on it is this one
 	Done      bool // by this statement
+}
+
+// finishedRow is one of many.
+type finishedRow struct {
+	place
+	completedRow
 }
 
 // verdict is what the row says of the commit of a result: nil when it is there.
@@ -94,10 +101,10 @@ func definite(err error) bool {
 	return errors.Is(err, ledger.ErrLost) || errors.Is(err, ledger.ErrOpen) || errors.Is(err, ledger.ErrHook)
 }
 
-// complete commits once. Without hooks it is one pipeline.
+// complete commits once. Without hooks it is one pipeline, with those of others.
 func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Result, hooks []hook) error {
 	if len(hooks) == 0 {
-		return l.finish(ctx, l.pool, lease, r)
+		return verdict(lease)(l.completions.do(ctx, &completion{lease, r}))
 	}
 	// Ask before the user's work runs for nothing, or a second time.
 	if err := l.seen(ctx, l.pool, uncommittedSQL, lease, r); !errors.Is(err, errUncommitted) {
@@ -120,7 +127,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 			return fmt.Errorf("%w: it ended the transaction, or went on after an error in it (transaction status %q)", ledger.ErrHook, s)
 		}
 	}
-	if err := l.finish(ctx, tx, lease, r); err != nil {
+	if err := verdict(lease)(first(finish(ctx, tx, []*completion{{lease, r}}))); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -141,21 +148,44 @@ func hookError(err error) error {
 	return fmt.Errorf("%w: %w", ledger.ErrHook, err)
 }
 
-// finish writes the result and the job row.
-func (l *Ledger) finish(ctx context.Context, q querier, lease ledger.Lease, r ledger.Result) error {
-	used := make([][16]byte, len(r.Used))
-	for i, id := range r.Used {
-		used[i] = id
+// completion is a result that wants to be committed.
+type completion struct {
+	lease  ledger.Lease
+	result ledger.Result
+}
+
+func (c *completion) job() jobRef { return jobRef{c.lease.Key.Tenant, c.lease.Job} }
+
+// used is the attempts that the handler used, as an array literal.
+func (c *completion) used() string {
+	ids := make([]string, len(c.result.Used))
+	for i, id := range c.result.Used {
+		ids[i] = id.String()
 	}
-	row, err := locked[completedRow](ctx, q, lease.Key.Tenant, lease.Job, completeSQL,
-		lease.Key.Tenant, lease.Job, lease.Fence, [16]byte(r.ID), r.Schema, append([]byte{}, r.Body...), used)
-	if errors.Is(err, ledger.ErrNotFound) {
-		return ledger.ErrLost
+	return "{" + strings.Join(ids, ",") + "}"
+}
+
+// finish writes results and their job rows.
+func finish(ctx context.Context, q querier, cs []*completion) ([]finishedRow, error) {
+	return locked[finishedRow](ctx, q, column(cs, (*completion).job), completeSQL,
+		column(cs, func(c *completion) int64 { return c.lease.Fence }),
+		column(cs, func(c *completion) [16]byte { return c.result.ID }),
+		column(cs, func(c *completion) string { return c.result.Schema }),
+		column(cs, func(c *completion) []byte { return notNull(c.result.Body) }),
+		column(cs, (*completion).used))
+}
+
+// verdict is what the row that comes back says of the commit under a lease.
+func verdict(lease ledger.Lease) func(*finishedRow, error) error {
+	return func(row *finishedRow, err error) error {
+		if errors.Is(err, ledger.ErrNotFound) {
+			return ledger.ErrLost
+		}
+		if err != nil {
+			return err
+		}
+		return row.verdict(lease)
 	}
-	if err != nil {
-		return err
-	}
-	return row.verdict(lease)
 }
 
 // committed asks what became of a commit, on another connection and under a lock,

@@ -13,6 +13,7 @@ var factsSQL = statement("facts")
 
 // lockedRow is all that guards look at, of a row that is locked.
 type lockedRow struct {
+	place
 	ID          int64
 	State       ledger.State
 	Fence       int64
@@ -55,11 +56,22 @@ func (r lockedRow) released(state ledger.State, c ledger.Carrier, nextAt time.Ti
 // under runs fn with a job's row locked; what it writes through tx is one
 // transaction. ErrNotFound: there is no such job.
 func (l *Ledger) under(ctx context.Context, tenant string, job int64, fn func(pgx.Tx, lockedRow) error) error {
-	return pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		row, err := one[lockedRow](ctx, tx, factsSQL, tenant, job)
+	return l.underAll(ctx, []jobRef{{tenant, job}}, func(tx pgx.Tx, rows []lockedRow) error {
+		row, err := first(rows, nil)
 		if err != nil {
 			return err
 		}
-		return fn(tx, row)
+		return fn(tx, *row)
+	})
+}
+
+// underAll is under for some jobs. Those that are not there have no row.
+func (l *Ledger) underAll(ctx context.Context, jobs []jobRef, fn func(pgx.Tx, []lockedRow) error) error {
+	return pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		rows, err := end[lockedRow](ctx, tx, pipeline(len(jobs)), factsSQL, column(jobs, jobRef.of), column(jobs, jobRef.id))
+		if err != nil {
+			return err
+		}
+		return fn(tx, rows)
 	})
 }

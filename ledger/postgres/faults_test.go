@@ -95,7 +95,7 @@ func TestLostReplyToClaim(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	r := f.request("a")
 	f.run(f.request("warm"))
-	lost := f.proxy.DropReplyTo([]byte("invoice.extract\x00\x00\x00\x20")) // action and hash: the insert alone
+	lost := f.proxy.DropReplyTo([]byte("invoice.extract\x00\x00\x00\x38")) // action and hash: the insert alone
 	if c, err := f.Claim(t.Context(), r); err == nil {
 		t.Fatalf("the reply came: %s", c.Verdict)
 	}

@@ -6,11 +6,10 @@ import (
 	"sync"
 )
 
-// lanes are the goroutines that make the statements of verbs after which a caller may
-// wait for long: claim, look, send. A goroutine keeps the stack that it once needed,
-// and pgx needs a deep one: made by the caller, every call that waits for a model
-// would hold it. The verbs that end a wait, and the user's work in them, stay on the
-// caller's own goroutine.
+// lanes are the goroutines that make the statements of groups, as many as there are
+// connections. A goroutine keeps the stack that it once needed, and pgx needs a deep one: made by
+// the caller, every call that waits for a model would hold it. The user's work in a
+// result's transaction stays on the caller's own goroutine.
 type lanes struct {
 	work   chan func()
 	closed chan struct{}

@@ -23,7 +23,7 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add, so that both versions of a program
 // work during a rolling upgrade.
 const (
-	schemaVersion = 4
+	schemaVersion = 5
 	oldestSchema  = 4 // no program was released that makes an older one
 )
 

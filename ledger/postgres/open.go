@@ -35,6 +35,15 @@ type Options struct {
 type Ledger struct {
 	pool  *pgxpool.Pool
 	lanes *lanes
+
+	reads   *group[ledger.Request, readRow]
+	inserts *group[ledger.Request, insertedRow]
+	looks   *group[callAsk, lookedRow]
+
+	gates       *group[gateAsk, gateRow]
+	settlements *group[settleAsk, settledRow]
+	completions *group[completion, finishedRow]
+	releases    *group[releasing, releasedRow]
 }
 
 // Open connects to the database that url names ("postgres://user:password@host/db";
@@ -60,7 +69,27 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the Postgres ledger: %w", err)
 	}
-	return &Ledger{pool, newLanes(int(cfg.MaxConns))}, nil
+	return newLedger(pool, int(cfg.MaxConns)), nil
+}
+
+func newLedger(pool *pgxpool.Pool, conns int) *Ledger {
+	l := &Ledger{pool: pool, lanes: newLanes(conns)}
+	l.reads = newGroup(l.lanes, l.read)
+	l.inserts = newGroup(l.lanes, l.insert)
+	l.inserts.key = func(r *ledger.Request) any { return r.Token } // its place is found by it
+	l.inserts.size = func(r *ledger.Request) int { return len(keptInput(r)) }
+	l.looks = newGroup(l.lanes, l.look)
+	l.gates = newGroup(l.lanes, l.gate)
+	l.gates.key = func(a *gateAsk) any { return jobRef{a.lease.Key.Tenant, a.lease.Job} }
+	l.settlements = newGroup(l.lanes, l.settle)
+	l.settlements.key = func(a *settleAsk) any { return a.job() }
+	l.settlements.size = func(a *settleAsk) int { return len(a.body()) }
+	l.completions = newGroup(l.lanes, func(ctx context.Context, cs []*completion) ([]finishedRow, error) { return finish(ctx, l.pool, cs) })
+	l.completions.key = func(c *completion) any { return c.job() }
+	l.completions.size = func(c *completion) int { return len(c.result.Body) }
+	l.releases = newGroup(l.lanes, l.release)
+	l.releases.key = func(r *releasing) any { return r.job() }
+	return l
 }
 
 // Close waits for the verbs that run and closes the connections.
@@ -111,8 +140,11 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	if s.pooled {
 		return configurePooled(cfg, rawURL, s)
 	}
-	// A statement prepared while a table is empty would keep its sequential scan.
-	params["enable_seqscan"] = "off"
+	// Rows are found by their keys. A statement prepared while a table is empty would read it from
+	// end to end, and go on so when it is full: all ways to do that are off.
+	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
+		params[way] = "off"
+	}
 	// Rows are found by their keys whatever the arguments, and planning a statement over
 	// partitions for its arguments takes ten times as long as running it.
 	params["plan_cache_mode"] = "force_generic_plan"

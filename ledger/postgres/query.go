@@ -42,12 +42,12 @@ type querier interface {
 
 // one runs a statement and returns its row; ErrNotFound when there is none.
 func one[T any](ctx context.Context, q querier, sql string, args ...any) (T, error) {
-	rows, err := q.Query(ctx, sql, args...)
+	row, err := first(many[T](ctx, q, sql, args...))
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return first[T](rows)
+	return *row, nil
 }
 
 // many runs a statement and returns its rows.
@@ -59,27 +59,58 @@ func many[T any](ctx context.Context, q querier, sql string, args ...any) ([]T, 
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-func first[T any](rows pgx.Rows) (T, error) {
-	row, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[T])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return row, ledger.ErrNotFound
+// first is the first of rows; ErrNotFound when there is none.
+func first[T any](rows []T, err error) (*T, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) == 0:
+		return nil, ledger.ErrNotFound
 	}
-	return row, err
+	return &rows[0], nil
 }
 
-var lockSQL = statement("lock")
+var (
+	lockSQL     = statement("lock")
+	lockWaitSQL = statement("lock_wait")
+)
 
-// locked locks a job and runs a statement, in one pipeline: one round trip and one
-// transaction, and the statement's snapshot is from after the lock.
-func locked[T any](ctx context.Context, q querier, tenant string, job int64, sql string, args ...any) (T, error) {
-	var row T
+// jobRef names a job's row.
+type jobRef struct {
+	tenant string
+	job    int64
+}
+
+func (j jobRef) of() string { return j.tenant }
+func (j jobRef) id() int64  { return j.job }
+
+// pipeline begins the statements for some asks, which are one round trip and one transaction.
+// Those of many do not wait long for a row that one of them needs.
+func pipeline(asks int) *pgx.Batch {
 	b := &pgx.Batch{}
-	b.Queue(lockSQL, tenant, job)
+	if asks > 1 {
+		b.Queue(lockWaitSQL, batchWait)
+	}
+	return b
+}
+
+// end ends a pipeline with a statement and returns its rows.
+func end[T any](ctx context.Context, q querier, b *pgx.Batch, sql string, args ...any) ([]T, error) {
+	var found []T
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-		row, err = first[T](rows)
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
 		return err
 	})
-	return row, q.SendBatch(ctx, b).Close()
+	return found, q.SendBatch(ctx, b).Close()
+}
+
+// locked locks jobs and runs a statement whose first arguments they are, in one pipeline: the
+// statement's snapshot is from after the lock.
+func locked[T any](ctx context.Context, q querier, jobs []jobRef, sql string, args ...any) ([]T, error) {
+	tenants, ids := column(jobs, jobRef.of), column(jobs, jobRef.id)
+	b := pipeline(len(jobs))
+	b.Queue(lockSQL, tenants, ids)
+	return end[T](ctx, q, b, sql, append([]any{tenants, ids}, args...)...)
 }
 
 // again repeats a verb whose transaction the server rolled back because of

@@ -16,8 +16,24 @@ var (
 	carrySQL   = statement("carry")
 )
 
+// releasing is a run that ends without a result.
+type releasing struct {
+	lease   ledger.Lease
+	outcome ledger.Outcome
+}
+
+func (r *releasing) job() jobRef { return jobRef{r.lease.Key.Tenant, r.lease.Job} }
+
+// releasedRow says what became of it; none: somebody else decided already.
+type releasedRow struct {
+	place
+	ledger.Released
+}
+
 // ending is how a run ends: what release.sql writes.
 type ending struct {
+	job      jobRef
+	now      time.Time
 	rule     ledger.Transition
 	carrier  ledger.Carrier
 	nextAt   time.Time
@@ -30,23 +46,53 @@ type ending struct {
 
 // Release implements ledger.Ledger.
 func (l *Ledger) Release(ctx context.Context, lease ledger.Lease, o ledger.Outcome) (ledger.Released, error) {
-	return again(ctx, "release "+lease.Key.Text, func() (x ledger.Released, err error) {
-		err = l.under(ctx, lease.Key.Tenant, lease.Job, func(tx pgx.Tx, row lockedRow) error {
-			if row.Fence == lease.Fence && (row.State == ledger.Ready || row.State == ledger.Failed || row.State == ledger.Cancelled) {
-				x = row.released(row.State, row.Carrier, row.NextAt) // its own effect, before a reply that was lost
-				return nil
-			}
-			e, ok := row.end(lease, o)
-			if !ok {
-				return ledger.ErrLost
-			}
-			x = row.released(e.rule.To, e.carrier, e.nextAt)
-			_, err := tx.Exec(ctx, releaseSQL, lease.Key.Tenant, lease.Job, row.Now, e.rule.To, e.fence, e.carrier, e.nextAt,
-				e.err.Class, e.err.Text, e.runsBack, e.panics, e.who, reason(e.rule, ": "+e.err.Class))
-			return err
-		})
-		return x, lost(err)
+	x, err := again(ctx, "release "+lease.Key.Text, func() (*releasedRow, error) {
+		return l.releases.do(ctx, &releasing{lease, o})
 	})
+	if err != nil {
+		return ledger.Released{}, lost(err)
+	}
+	return x.Released, nil
+}
+
+func (l *Ledger) release(ctx context.Context, rs []*releasing) (out []releasedRow, err error) {
+	err = l.underAll(ctx, column(rs, (*releasing).job), func(tx pgx.Tx, rows []lockedRow) error {
+		var ends []ending
+		for _, row := range rows {
+			r := rs[row.at()]
+			if row.Fence == r.lease.Fence && (row.State == ledger.Ready || row.State == ledger.Failed || row.State == ledger.Cancelled) {
+				// Its own effect, before a reply that was lost.
+				out = append(out, releasedRow{row.place, row.released(row.State, row.Carrier, row.NextAt)})
+			} else if e, ok := row.end(r.lease, r.outcome); ok {
+				e.job, e.now = r.job(), row.Now
+				ends = append(ends, e)
+				out = append(out, releasedRow{row.place, row.released(e.rule.To, e.carrier, e.nextAt)})
+			}
+		}
+		return writeEnds(ctx, tx, ends)
+	})
+	return out, err
+}
+
+func writeEnds(ctx context.Context, tx pgx.Tx, ends []ending) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, releaseSQL,
+		column(ends, func(e ending) string { return e.job.tenant }),
+		column(ends, func(e ending) int64 { return e.job.job }),
+		column(ends, func(e ending) time.Time { return e.now }),
+		column(ends, func(e ending) string { return string(e.rule.To) }),
+		column(ends, func(e ending) int { return e.fence }),
+		column(ends, func(e ending) string { return string(e.carrier) }),
+		column(ends, func(e ending) time.Time { return e.nextAt }),
+		column(ends, func(e ending) string { return e.err.Class }),
+		column(ends, func(e ending) string { return e.err.Text }),
+		column(ends, func(e ending) int { return e.runsBack }),
+		column(ends, func(e ending) int { return e.panics }),
+		column(ends, func(e ending) string { return e.who }),
+		column(ends, func(e ending) string { return reason(e.rule, ": "+e.err.Class) }))
+	return err
 }
 
 // end chooses how the run ends from the locked row: J13, J19b, J12 or J11.

@@ -3,7 +3,10 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,7 +136,7 @@ func TestForbiddenRows(t *testing.T) {
 		"an older partition":            {"done", "part_on = part_on - 1", "never shrink"},
 		"no tenant":                     {"done", "tenant = ''", "job_tenant_check"},
 		"a hash that is none":           {"done", "input_hash = 'x'", "job_input_hash_check"},
-		"the key of another (not less)": {"done", "key = 'acme:invoice.extract:running'", "job_tenant_key_key"},
+		"the key of another (not less)": {"done", "key = 'acme:invoice.extract:running'", "job_key_tenant_key"},
 	} {
 		_, err := f.db.Exec(t.Context(), "update paidonce.job set "+c.set+" where key = 'acme:invoice.extract:"+c.job+"'")
 		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code[:2] != "23" || e.ConstraintName != c.constraint && !strings.Contains(e.Message, c.constraint) {
@@ -215,69 +218,78 @@ var acrossTenants = map[string]string{
 
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce.", acrossTenants) }
 
-// TestPlans explains the hot statements with a table that holds many jobs: none
-// reads a table from end to end.
+// TestPlans explains the hot statements as the ledger's connections plan them, before there are
+// any jobs and when there are many: all rows are found by their keys, and those of a batch are
+// locked in order.
 func TestPlans(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
-	if err := f.life(t.Context(), "a", false); err != nil {
-		t.Fatal(err)
+	r := f.request("a")
+	f.run(r)
+	explain := hook(func(ctx context.Context, tx pgx.Tx) error { return f.plans(ctx, tx) })
+	complete := func(name string) {
+		if err := f.Complete(t.Context(), f.run(f.request(name)), ledger.Result{ID: ledger.NewID(), Hooks: []ledger.Hook{explain}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
+	complete("empty")
 	run(t, f.db, `insert into paidonce.job (tenant, key, action, input_hash, input_kept, part_on, state, fence, carrier, next_at,
 		runs, events, result_id, done_at, created_at, updated_at)
 		select 'acme', 'k' || i, 'a', sha256('x'), false, current_date, 'done', 1, 'broker', now(), 1, 0, gen_random_uuid(), now(), now(), now()
 		from generate_series(1, 20000) i`)
-	for name, args := range map[string]string{
-		"claim_read":    "'acme', 'k7', gen_random_uuid()",
-		"look":          "'acme', 1, 'extract', ''",
-		"lock":          "'acme', 1",
-		"send":          "'acme', 1, 1, gen_random_uuid(), 'c', '', 'r', 'p', 'm', 'c', 'x', '1s', 1, 0",
-		"settle":        "'acme', 1, gen_random_uuid(), 'received', 'sender', null, '0', '', '', '', 0, '', '', null, null, null, null, 1, '', 'json', 'x'",
-		"complete":      "'acme', 1, 1, gen_random_uuid(), '', 'x', '{}'",
-		"sweep_workers": "",
-		"sweep_jobs":    "10",
-		"due":           "10, '1h', '{a}'",
-		"adopt":         "'w1', 1, 10, gen_random_uuid()",
-	} {
-		plan := f.explain(name, args)
-		if strings.Contains(plan, "Seq Scan") {
-			t.Errorf("%s reads a whole table:\n%s", name, plan)
-		}
-	}
+	complete("full")
 }
 
-// explain plans a statement as the ledger's connections do, without knowing its
-// arguments.
-func (f *fixture) explain(name, args string) string {
-	f.Helper()
-	b, err := os.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		f.Fatal(err)
-	}
-	c, err := f.db.Acquire(f.Context())
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer c.Release()
-	exec := func(sql string) {
-		f.Helper()
-		if _, err := c.Exec(f.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-			f.Fatalf("%s: %v", sql, err)
+func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
+	// Which read one table of a few rows, or by the index of open jobs.
+	sweeps := map[string]string{"sweep_workers": "", "sweep_jobs": "(10)", "due": "(10, '1h', null)", "adopt": "('w1', 1, 10, gen_random_uuid())"}
+	whole := regexp.MustCompile(`Seq Scan|Hash Join|Merge Join`)
+	// A scan of an index without a condition, or by the tenant alone.
+	part := regexp.MustCompile(`Index (Only )?Scan .*\n *([^I ]|Index Cond: \(tenant = [^)]*\)\n)`)
+	ordered := regexp.MustCompile(`(?s)(LockRows|Insert on job).{1,400}Sort Key: \w+\.tenant, \w+\.(id|job|key)\n`)
+	for name, arguments := range map[string]int{"claim_read": 3, "claim_insert": 13, "claim_take": 12, "look": 4, "lock": 2, "send": 14,
+		"settle": 21, "complete": 7, "facts": 2, "release": 13} {
+		plan, err := explain(ctx, tx, name, "("+strings.Repeat("null, ", arguments-1)+"null)")
+		if err != nil {
+			return err
+		}
+		if whole.MatchString(plan) || part.MatchString(plan) {
+			f.Errorf("%s reads more than what it is for:\n%s", name, plan)
+		}
+		if slices.Contains([]string{"claim_insert", "lock", "send", "facts"}, name) && !ordered.MatchString(plan) {
+			f.Errorf("%s does not go by the keys' order:\n%s", name, plan)
 		}
 	}
-	exec("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
-	exec("prepare " + name + " as " + string(b))
-	if args != "" {
-		args = "(" + args + ")"
+	for name, args := range sweeps {
+		plan, err := explain(ctx, tx, name, args)
+		if err != nil {
+			return err
+		}
+		if whole.MatchString(plan) {
+			f.Errorf("%s reads a whole table:\n%s", name, plan)
+		}
 	}
-	rows, err := c.Query(f.Context(), "explain execute "+name+args, pgx.QueryExecModeSimpleProtocol)
+	return nil
+}
+
+// explain plans a statement without knowing its arguments.
+func explain(ctx context.Context, tx pgx.Tx, name, args string) (string, error) {
+	b, err := os.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		f.Fatalf("explain %s: %v", name, err)
+		return "", err
+	}
+	if _, err := tx.Exec(ctx, "prepare "+name+" as "+string(b), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return "", fmt.Errorf("prepare %s: %w", name, err)
+	}
+	rows, err := tx.Query(ctx, "explain execute "+name+args, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return "", fmt.Errorf("explain %s: %w", name, err)
 	}
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		f.Fatalf("explain %s: %v", name, err)
+		return "", fmt.Errorf("explain %s: %w", name, err)
 	}
-	return strings.Join(lines, "\n")
+	_, err = tx.Exec(ctx, "deallocate "+name)
+	return strings.Join(lines, "\n"), err
 }
 
 // TestOpen: what Open refuses, and that no error shows a password.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -13,22 +14,32 @@ var (
 	sendSQL = statement("send")
 )
 
+// lookedRow is what is known of a call.
+type lookedRow struct {
+	place
+	Fence    int64
+	Late     int64
+	Panics   int
+	Attempts int
+	Open     int
+	ID       *[16]byte
+	Route    *string
+	Codec    *string
+	Body     []byte
+}
+
+// callAsk names a call of a job.
+type callAsk struct {
+	lease ledger.Lease
+	call  ledger.CallRef
+}
+
 // Look implements ledger.Ledger.
 func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef) (ledger.Looked, error) {
 	if !storable(c.Name, c.InputKey) {
 		return ledger.Looked{}, fmt.Errorf("%w: look: the call's name or input key is not UTF-8 without zero bytes", ledger.ErrRequest)
 	}
-	k, err := ask[struct {
-		Fence    int64
-		Late     int64
-		Panics   int
-		Attempts int
-		Open     int
-		ID       *[16]byte
-		Route    *string
-		Codec    *string
-		Body     []byte
-	}](ctx, l, lookSQL, lease.Key.Tenant, lease.Job, c.Name, c.InputKey)
+	k, err := l.looks.do(ctx, &callAsk{lease, c})
 	if errors.Is(err, ledger.ErrNotFound) || err == nil && k.Fence != lease.Fence {
 		return ledger.Looked{}, ledger.ErrLost
 	}
@@ -43,8 +54,17 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 	return found, nil
 }
 
+func (l *Ledger) look(ctx context.Context, asks []*callAsk) ([]lookedRow, error) {
+	return many[lookedRow](ctx, l.pool, lookSQL,
+		column(asks, func(a *callAsk) string { return a.lease.Key.Tenant }),
+		column(asks, func(a *callAsk) int64 { return a.lease.Job }),
+		column(asks, func(a *callAsk) string { return a.call.Name }),
+		column(asks, func(a *callAsk) string { return a.call.InputKey }))
+}
+
 // gateRow is the job row as the gate saw it, and what it did.
 type gateRow struct {
+	place
 	State     ledger.State
 	Fence     int64
 	OpenCalls int
@@ -58,14 +78,19 @@ type gateRow struct {
 	Repeated  bool
 }
 
+// gateAsk is an attempt that wants to be sent.
+type gateAsk struct {
+	lease   ledger.Lease
+	attempt ledger.Attempt
+}
+
 // Send implements ledger.Ledger.
 func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (gateRow, error) {
-		return ask[gateRow](ctx, l, sendSQL, lease.Key.Tenant, lease.Job, lease.Fence, [16]byte(a.ID),
-			a.Call.Name, a.Call.InputKey, a.Route, a.Provider, a.Model, a.Config, a.ClientRequestID, a.Timeout, a.Reserve, a.LateSeen)
+	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (*gateRow, error) {
+		return l.gates.do(ctx, &gateAsk{lease, a})
 	})
 	switch {
 	case err == nil && g.Gated:
@@ -77,12 +102,33 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	case err != nil:
 		return err
 	}
-	return g.refusal(lease, a)
+	return g.refusal(lease, &a)
+}
+
+func (l *Ledger) gate(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
+	text := func(of func(*ledger.Attempt) string) []string {
+		return column(asks, func(a *gateAsk) string { return of(&a.attempt) })
+	}
+	return end[gateRow](ctx, l.pool, pipeline(len(asks)), sendSQL,
+		column(asks, func(a *gateAsk) string { return a.lease.Key.Tenant }),
+		column(asks, func(a *gateAsk) int64 { return a.lease.Job }),
+		column(asks, func(a *gateAsk) int64 { return a.lease.Fence }),
+		column(asks, func(a *gateAsk) [16]byte { return a.attempt.ID }),
+		text(func(a *ledger.Attempt) string { return a.Call.Name }),
+		text(func(a *ledger.Attempt) string { return a.Call.InputKey }),
+		text(func(a *ledger.Attempt) string { return a.Route }),
+		text(func(a *ledger.Attempt) string { return a.Provider }),
+		text(func(a *ledger.Attempt) string { return a.Model }),
+		text(func(a *ledger.Attempt) string { return a.Config }),
+		text(func(a *ledger.Attempt) string { return a.ClientRequestID }),
+		column(asks, func(a *gateAsk) time.Duration { return a.attempt.Timeout }),
+		column(asks, func(a *gateAsk) ledger.Nano { return a.attempt.Reserve }),
+		column(asks, func(a *gateAsk) int64 { return a.attempt.LateSeen }))
 }
 
 // refusal names the guard that closed the gate, by the table that the statement
 // repeats.
-func (g gateRow) refusal(lease ledger.Lease, a ledger.Attempt) error {
+func (g *gateRow) refusal(lease ledger.Lease, a *ledger.Attempt) error {
 	guard := ledger.Row("J7").Allows(ledger.Facts{
 		Exists: true, State: g.State, OpenCalls: g.OpenCalls, Cancel: g.Cancel, Lapsed: g.Lapsed,
 		FenceHeld: g.Fence == lease.Fence, LateSeen: g.Late == a.LateSeen,

@@ -13,10 +13,34 @@ var settleSQL = statement("settle")
 
 // settledRow is what a settlement found and did.
 type settledRow struct {
+	place
 	Rule    string // J8, J9, note: done; same, state, early: refused
 	Was     ledger.AttemptState
 	State   ledger.State // the job's, afterwards
 	Surplus bool
+}
+
+// settleAsk is evidence on an attempt.
+type settleAsk struct {
+	id ledger.AttemptID
+	ledger.Evidence
+}
+
+func (a *settleAsk) job() jobRef { return jobRef{a.id.Tenant, a.id.Job} }
+
+// codec and body are those of an answer; none: "" and null.
+func (a *settleAsk) codec() string {
+	if a.State != ledger.Received {
+		return ""
+	}
+	return ledger.Text(a.Response.Codec)
+}
+
+func (a *settleAsk) body() []byte {
+	if a.State != ledger.Received {
+		return nil
+	}
+	return notNull(a.Response.Body) // an empty answer is one
 }
 
 // Settle implements ledger.Ledger.
@@ -24,9 +48,8 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	if err := e.Check(); err != nil {
 		return ledger.Settled{}, err
 	}
-	e = e.Clean()
-	r, err := again(ctx, fmt.Sprintf("settle attempt %s as %s", id.ID, e.State), func() (settledRow, error) {
-		return locked[settledRow](ctx, l.pool, id.Tenant, id.Job, settleSQL, settleArgs(id, e)...)
+	r, err := again(ctx, fmt.Sprintf("settle attempt %s as %s", id.ID, e.State), func() (*settledRow, error) {
+		return l.settlements.do(ctx, &settleAsk{id, e.Clean()})
 	})
 	switch {
 	case errors.Is(err, ledger.ErrNotFound):
@@ -41,21 +64,45 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	return ledger.Settled{Job: r.State, Surplus: r.Surplus}, nil
 }
 
-func settleArgs(id ledger.AttemptID, e ledger.Evidence) []any {
-	var asked *time.Time
-	if !e.AskedAt.IsZero() {
-		asked = &e.AskedAt
+func (l *Ledger) settle(ctx context.Context, asks []*settleAsk) ([]settledRow, error) {
+	text := func(of func(*settleAsk) string) []string { return column(asks, of) }
+	tokens := func(of func(*ledger.Usage) *int64) []*int64 {
+		return column(asks, func(a *settleAsk) *int64 { return of(&a.Usage) })
 	}
-	var first *time.Duration
-	if e.FirstByte != 0 {
-		first = &e.FirstByte
+	return locked[settledRow](ctx, l.pool, column(asks, (*settleAsk).job), settleSQL,
+		column(asks, func(a *settleAsk) [16]byte { return a.id.ID }),
+		text(func(a *settleAsk) string { return string(a.State) }),
+		text(func(a *settleAsk) string { return string(a.By) }),
+		column(asks, func(a *settleAsk) *time.Time { return nonzero(a.AskedAt) }),
+		column(asks, func(a *settleAsk) time.Duration { return a.SettleWindow }),
+		text(func(a *settleAsk) string { return a.Class }),
+		text(func(a *settleAsk) string { return a.Who }),
+		text(func(a *settleAsk) string { return a.Reason }),
+		column(asks, func(a *settleAsk) int { return a.Status }),
+		text(func(a *settleAsk) string { return a.ProviderRequestID }),
+		text(func(a *settleAsk) string { return a.ObjectID }),
+		column(asks, func(a *settleAsk) *time.Duration { return nonzero(a.FirstByte) }),
+		tokens(func(u *ledger.Usage) *int64 { return u.In }),
+		tokens(func(u *ledger.Usage) *int64 { return u.Cached }),
+		tokens(func(u *ledger.Usage) *int64 { return u.Out }),
+		column(asks, func(a *settleAsk) *ledger.Nano { return a.Cost }),
+		text(func(a *settleAsk) string { return a.CostSource }),
+		text((*settleAsk).codec),
+		column(asks, (*settleAsk).body))
+}
+
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
-	var codec string
-	var body []byte
-	if e.State == ledger.Received {
-		codec, body = ledger.Text(e.Response.Codec), append([]byte{}, e.Response.Body...) // an empty answer is one: never null
+	return b
+}
+
+// nonzero is null for what is not known.
+func nonzero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
 	}
-	return []any{id.Tenant, id.Job, [16]byte(id.ID), e.State, e.By, asked, e.SettleWindow,
-		e.Class, e.Who, e.Reason, e.Status, e.ProviderRequestID, e.ObjectID,
-		first, e.Usage.In, e.Usage.Cached, e.Usage.Out, e.Cost, e.CostSource, codec, body}
+	return &v
 }

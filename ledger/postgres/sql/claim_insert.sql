@@ -1,24 +1,34 @@
--- J1: the first claim of a key. DO NOTHING, never DO UPDATE: that locks and rewrites
--- the row of every duplicate. The id is null when somebody else was first, or when
--- the asker's own epoch is closed.
--- $1 tenant, $2 key, $3 claim token, $4 action, $5 input hash, $6 input or null,
--- $7 carrier, $8 worker, $9 epoch, $10 longest run, $11 budget, $12 receives,
--- $13 origin or null
-with w as materialized (
-  select exists (select from paidonce.worker where id = $8 and epoch = $9 and closed_at is null) as open
+-- J1: the first claims of keys. DO NOTHING, never DO UPDATE: that locks and rewrites
+-- the row of every duplicate. Keys are inserted in order, so that no two statements wait
+-- for each other. A claim whose key somebody else was first with gets no row, and one whose
+-- own epoch is closed gets no id.
+-- $1 tenants, $2 keys, $3 claim tokens, $4 actions, $5 input hashes, $6 inputs or nulls,
+-- $7 carriers, $8 workers, $9 epochs, $10 longest runs, $11 budgets, $12 receives,
+-- $13 origins or nulls
+with q as materialized (
+  select q.*, w.id is not null as open
+  from unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::bytea[], $6::bytea[], $7::text[], $8::text[], $9::bigint[],
+    $10::interval[], $11::bigint[], $12::int[], $13::text[]) with ordinality
+    as q(tenant, key, token, action, input_hash, input, carrier, worker, epoch, max_run, budget, receives, origin, item)
+  left join lateral ( -- by its key, for the limit's sake
+    select w.id from paidonce.worker w where w.id = q.worker and w.epoch = q.epoch and w.closed_at is null limit 1
+  ) w on true
 ), ins as (
   insert into paidonce.job (tenant, key, action, input_hash, input_kept, part_on, state, fence, carrier,
     owner, owner_epoch, claim_token, run_deadline, next_at, runs, events, budget, receives, origin, created_at, updated_at)
-  select $1, $2, $4, $5, $6::bytea is not null, (c.now at time zone 'utc')::date, 'running', 1, $7,
-    $8, $9, $3, c.now + $10::interval, c.now, 1, 1, $11, $12, $13, c.now, c.now
-  from (select clock_timestamp() as now) c, w where w.open
+  select q.tenant, q.key, q.action, q.input_hash, q.input is not null, (c.now at time zone 'utc')::date, 'running', 1, q.carrier,
+    q.worker, q.epoch, q.token, c.now + q.max_run, c.now, 1, 1, q.budget, q.receives, q.origin::jsonb, c.now, c.now
+  from q cross join (select clock_timestamp() as now) c where q.open
+  order by q.tenant, q.key
   on conflict (tenant, key) do nothing
-  returning tenant, id, part_on, created_at
+  returning tenant, id, part_on, created_at, owner, array_position($3::uuid[], claim_token) as item
 ), inp as (
   insert into paidonce.input (tenant, job, part_on, body)
-  select tenant, id, part_on, $6 from ins where $6 is not null
+  select tenant, id, part_on, ($6::bytea[])[item] from ins where ($6::bytea[])[item] is not null
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
-  select tenant, id, 1, part_on, created_at, '', 'running', $8, 'J1 first claim, run 1' from ins
+  select tenant, id, 1, part_on, created_at, '', 'running', owner, 'J1 first claim, run 1' from ins
 )
-select (select id from ins) as id, w.open from w
+select item, id from ins
+union all
+select item, null from q where not open

@@ -1,17 +1,17 @@
--- Reads a job for a claim, without a lock: a duplicate of a finished job ends here
+-- Reads jobs for claims, without a lock: a duplicate of a finished job ends here
 -- and writes nothing.
--- $1 tenant, $2 key, $3 claim token
-select j.id, j.action, j.input_hash, j.state, j.fence, j.generation, j.carrier, j.runs,
+-- $1 tenants, $2 keys, $3 claim tokens
+select q.item, j.id, j.action, j.input_hash, j.state, j.fence, j.generation, j.carrier, j.runs,
        j.open_calls, j.cancel, j.cost, j.error_class, j.error_text,
-       coalesce(j.claim_token = $3, false) as mine,
+       coalesce(j.claim_token = q.token, false) as mine,
        w.id is null or coalesce(j.run_deadline <= c.now, false) as lapsed,
        coalesce(j.run_deadline - c.now, '0') as run_left,
        coalesce(least(w.lease_until, j.run_deadline) - c.now, '0') as lease_left,
        j.next_at - c.now as due_in,
        r.id as result_id, r.body, r.schema_name, '' as rule
-from paidonce.job j
+from unnest($1::text[], $2::text[], $3::uuid[]) with ordinality as q(tenant, key, token, item)
+join paidonce.job j on j.tenant = q.tenant and j.key = q.key
 cross join (select clock_timestamp() as now) c
 left join paidonce.worker w on w.id = j.owner and w.epoch = j.owner_epoch and w.closed_at is null
 left join paidonce.result r on r.tenant = j.tenant and r.job = j.id and r.generation = j.generation
      and r.part_on = j.part_on and j.state = 'done'
-where j.tenant = $1 and j.key = $2

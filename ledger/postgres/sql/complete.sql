@@ -1,27 +1,30 @@
--- J10, the last statement of the result's transaction: no lock on the job is held while
--- the user's own statements run. The job row is locked by the statement before.
--- $1 tenant, $2 job, $3 fence, $4 result id, $5 schema, $6 body, $7 attempts used
+-- J10, the last statement of a result's transaction: no lock on the job is held while
+-- the user's own statements run. The job rows are locked by the statement before, and none
+-- is twice among them.
+-- $1 tenants, $2 jobs, $3 fences, $4 result ids, $5 schemas, $6 bodies, $7 attempts used, as array literals
 with n as materialized (
-  select j.*, clock_timestamp() as now from paidonce.job j where j.tenant = $1 and j.id = $2
-), ok as materialized (
-  select * from n where fence = $3 and state = 'running' and open_calls = 0
+  select q.*, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.attempts, j.owner, j.result_id as has, clock_timestamp() as now
+  from unnest($1::text[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::bytea[], $7::text[]) with ordinality
+    as q(tenant, job, held, result, schema_name, body, used, item)
+  join paidonce.job j on j.tenant = q.tenant and j.id = q.job
+), d as materialized (
+  select n.*, fence = held and state = 'running' and open_calls = 0 as done from n
 ), up as (
   update paidonce.job b set
-    state = 'done', result_id = $4, done_at = ok.now, owner = null, owner_epoch = null, claim_token = null,
-    run_deadline = null, error_class = null, error_text = null, events = b.events + 1, updated_at = ok.now
-  from ok where b.tenant = ok.tenant and b.id = ok.id
-  returning b.tenant, b.id, b.part_on, b.events, b.updated_at
+    state = 'done', result_id = d.result, done_at = d.now, owner = null, owner_epoch = null, claim_token = null,
+    run_deadline = null, error_class = null, error_text = null, events = b.events + 1, updated_at = d.now
+  from d where d.done and b.tenant = d.tenant and b.id = d.id
+  returning b.tenant, b.id, b.part_on, b.events, b.updated_at, d.owner
 ), res as (
   insert into paidonce.result (tenant, job, generation, part_on, id, schema_name, body)
-  select tenant, id, generation, part_on, $4, $5, $6 from ok
+  select tenant, id, generation, part_on, result, schema_name, body from d where done
 ), sur as (
   update paidonce.attempt a set surplus = true
-  from ok
-  where ok.attempts > 0 and a.tenant = ok.tenant and a.job = ok.id and a.part_on = ok.part_on
-    and a.generation = ok.generation and a.state = 'received' and not a.surplus and a.id <> all ($7)
+  from d
+  where d.done and d.attempts > 0 and a.tenant = d.tenant and a.job = d.id and a.part_on = d.part_on
+    and a.generation = d.generation and a.state = 'received' and not a.surplus and a.id <> all (d.used::uuid[])
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
-  select up.tenant, up.id, up.events, up.part_on, up.updated_at, 'running', 'done', ok.owner, 'J10 complete'
-  from up join ok on ok.tenant = up.tenant and ok.id = up.id
+  select tenant, id, events, part_on, updated_at, 'running', 'done', owner, 'J10 complete' from up
 )
-select n.state, n.fence, n.open_calls, coalesce(n.result_id = $4, false) as mine, exists (select from up) as done from n
+select item, state, fence, open_calls, coalesce(has = result, false) as mine, done from d

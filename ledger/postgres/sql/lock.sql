@@ -1,5 +1,10 @@
--- Locks a job row, in the same pipeline and so in the same transaction as the statement
+-- Locks job rows, in the same pipeline and so in the same transaction as the statement
 -- that follows. That one then has a snapshot from after the wait, and sees what
--- the lock's last holder wrote to other tables.
--- $1 tenant, $2 job
-select 1 from paidonce.job where tenant = $1 and id = $2 for update
+-- the locks' last holders wrote to other tables. In order, so that no two of these wait
+-- for each other.
+-- $1 tenants, $2 jobs
+select count(*) from (
+  select from unnest($1::text[], $2::bigint[]) as q(tenant, job)
+  join paidonce.job j on j.tenant = q.tenant and j.id = q.job
+  order by j.tenant, j.id for update of j
+) l

@@ -1,86 +1,93 @@
--- J8 and J9: what came back of an attempt, or more evidence on it. No fence: who lost
--- the job may still report. The job row is locked by the statement before.
--- $1 tenant, $2 job, $3 attempt, $4 state, $5 kind of actor, $6 asked at, $7 settle window,
--- $8 class, $9 who, $10 reason, $11 status, $12 provider request id, $13 object id,
--- $14 first byte, $15-17 tokens in, cached, out, $18 cost, $19 cost source,
--- $20 codec, $21 body or null
+-- J8 and J9: what came back of attempts, or more evidence on them. No fence: who lost
+-- a job may still report. The job rows are locked by the statement before, and none is twice
+-- among them.
+-- $1 tenants, $2 jobs, $3 attempts, $4 states, $5 kinds of actor, $6 asked at, $7 settle windows,
+-- $8 classes, $9 who, $10 reasons, $11 statuses, $12 provider request ids, $13 object ids,
+-- $14 first bytes, $15-17 tokens in, cached, out, $18 costs, $19 cost sources,
+-- $20 codecs, $21 bodies or nulls
 with n as materialized (
-  select j.tenant, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.events,
+  select q.*, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.events,
     a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
     a.call_name, a.input_key, a.surplus, a.sent_at, clock_timestamp() as now
-  from paidonce.job j
-  join paidonce.attempt a on a.tenant = j.tenant and a.job = j.id and a.id = $3 and a.part_on = j.part_on
-  where j.tenant = $1 and j.id = $2
+  from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
+    $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
+    $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[]) with ordinality
+    as q(tenant, job, attempt, outcome, seen_by, asked, settle_window, class, who, reason, status, provider_request_id, object_id,
+      first_byte, tokens_in, tokens_cached, tokens_out, cost, cost_source, codec, body, item)
+  join paidonce.job j on j.tenant = q.tenant and j.id = q.job
+  join paidonce.attempt a on a.tenant = j.tenant and a.job = j.id and a.id = q.attempt and a.part_on = j.part_on
 ), r as materialized (
   select n.*, case
-      when was in ('sent', 'unknown') and $4 = 'sent' then 'note'
-      when was = $4 then 'same'
-      when $4 = 'received' then 'J8'
+      when was in ('sent', 'unknown') and outcome = 'sent' then 'note'
+      when was = outcome then 'same'
+      when outcome = 'received' then 'J8'
       when was not in ('sent', 'unknown') then 'state'
       -- A request that was sent just before the lookup may still land.
-      when $5 = 'reconciler' and not ($7::interval > '0' and least(coalesce($6::timestamptz, '-infinity'), now) > sent_at + $7) then 'early'
+      when seen_by = 'reconciler' and not (settle_window > '0' and least(coalesce(asked, '-infinity'), now) > sent_at + settle_window) then 'early'
       else 'J9' end as rule,
-    coalesce($18::bigint, had) as costs
+    coalesce(cost, had) as costs
   from n
 ), d as materialized (
   select r.*, rule in ('J8', 'J9') as ends, rule = 'J8' and (state = 'done' or of_generation < generation) as wasted
-  from r where rule in ('J8', 'J9', 'note')
+  from r
 ), others as (
   -- The first captured answer of a call wins; what is still open of it is not waited for.
   update paidonce.attempt o set state = 'unknown', ended_at = d.now
   from d
   where d.rule = 'J8' and o.tenant = d.tenant and o.job = d.id and o.part_on = d.part_on
     and o.generation = d.of_generation and o.call_name = d.call_name and o.input_key = d.input_key
-    and o.state = 'sent' and o.id <> $3
-  returning o.id
+    and o.state = 'sent' and o.id <> d.attempt
+  returning d.item
 ), att as (
   update paidonce.attempt a set
-    state = case when d.ends then $4 else a.state end,
+    state = case when d.ends then d.outcome else a.state end,
     ended_at = case when d.ends then d.now else a.ended_at end,
     captured = case when d.rule = 'J8' then d.events + 1 end,
-    class = coalesce(nullif($8, ''), a.class), seen_by = $5,
-    who = coalesce(nullif($9, ''), a.who), reason = coalesce(nullif($10, ''), a.reason),
-    status = coalesce(nullif($11, 0), a.status),
-    provider_request_id = coalesce(nullif($12, ''), a.provider_request_id),
-    object_id = coalesce(nullif($13, ''), a.object_id),
-    first_byte = coalesce($14, a.first_byte),
-    tokens_in = coalesce($15, a.tokens_in), tokens_cached = coalesce($16, a.tokens_cached), tokens_out = coalesce($17, a.tokens_out),
-    cost = d.costs, cost_source = coalesce(nullif($19, ''), a.cost_source),
+    class = coalesce(nullif(d.class, ''), a.class), seen_by = d.seen_by,
+    who = coalesce(nullif(d.who, ''), a.who), reason = coalesce(nullif(d.reason, ''), a.reason),
+    status = coalesce(nullif(d.status, 0), a.status),
+    provider_request_id = coalesce(nullif(d.provider_request_id, ''), a.provider_request_id),
+    object_id = coalesce(nullif(d.object_id, ''), a.object_id),
+    first_byte = coalesce(d.first_byte, a.first_byte),
+    tokens_in = coalesce(d.tokens_in, a.tokens_in), tokens_cached = coalesce(d.tokens_cached, a.tokens_cached),
+    tokens_out = coalesce(d.tokens_out, a.tokens_out),
+    cost = d.costs, cost_source = coalesce(nullif(d.cost_source, ''), a.cost_source),
     surplus = a.surplus or d.wasted
   from d
-  where a.tenant = d.tenant and a.job = d.id and a.id = $3 and a.part_on = d.part_on
+  where (d.ends or d.rule = 'note') and a.tenant = d.tenant and a.job = d.id and a.id = d.attempt and a.part_on = d.part_on
 ), resp as (
   insert into paidonce.response (tenant, job, attempt, part_on, codec, body)
-  select tenant, id, $3, part_on, $20, $21::bytea from d where rule = 'J8'
+  select tenant, id, attempt, part_on, codec, body from d where rule = 'J8'
 ), c as materialized (
-  select d.*, d.open_calls - (d.ends and d.was = 'sent')::int - (select count(*) from others) as left_open from d
+  select d.*, d.open_calls - (d.ends and d.was = 'sent')::int - (select count(*) from others o where o.item = d.item) as left_open
+  from d
+), m as materialized (
+  select c.*, c.ends and c.state = 'unknown' and c.left_open = 0 as frees from c
 ), up as (
   update paidonce.job b set
-    open_calls = c.left_open,
-    open_until = case when c.left_open = 0 then null when not c.ends then b.open_until else (
+    open_calls = m.left_open,
+    open_until = case when m.left_open = 0 then null when not m.ends then b.open_until else (
       select max(o.sent_at + o.timeout) from paidonce.attempt o
-      where o.tenant = c.tenant and o.job = c.id and o.part_on = c.part_on and o.state = 'sent' and o.id <> $3
-        and not (c.rule = 'J8' and o.generation = c.of_generation and o.call_name = c.call_name and o.input_key = c.input_key)) end,
-    reserved = b.reserved - case when c.ends and c.was in ('sent', 'unknown') then c.reserve else 0 end,
-    cost = case when c.costs is null then b.cost else coalesce(b.cost, 0) + c.costs - coalesce(c.had, 0) end,
-    late = b.late + (c.rule = 'J8' and c.of_fence <> b.fence)::int,
-    state = case when b.state = 'unknown' and c.left_open = 0 then 'ready' else b.state end,
-    owner = case when b.state = 'unknown' and c.left_open = 0 then null else b.owner end,
-    owner_epoch = case when b.state = 'unknown' and c.left_open = 0 then null else b.owner_epoch end,
-    unknown_at = case when c.left_open = 0 then null else b.unknown_at end,
-    next_at = case when b.state = 'unknown' and c.left_open = 0 then c.now else b.next_at end,
-    events = b.events + c.ends::int,
-    updated_at = c.now
-  from c where b.tenant = c.tenant and b.id = c.id
-  returning b.tenant, b.id, b.part_on, b.state, b.events, b.updated_at
+      where o.tenant = m.tenant and o.job = m.id and o.part_on = m.part_on and o.state = 'sent' and o.id <> m.attempt
+        and not (m.rule = 'J8' and o.generation = m.of_generation and o.call_name = m.call_name and o.input_key = m.input_key)) end,
+    reserved = b.reserved - case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end,
+    cost = case when m.costs is null then b.cost else coalesce(b.cost, 0) + m.costs - coalesce(m.had, 0) end,
+    late = b.late + (m.rule = 'J8' and m.of_fence <> b.fence)::int,
+    state = case when m.frees then 'ready' else b.state end,
+    owner = case when m.frees then null else b.owner end,
+    owner_epoch = case when m.frees then null else b.owner_epoch end,
+    unknown_at = case when m.left_open = 0 then null else b.unknown_at end,
+    next_at = case when m.frees then m.now else b.next_at end,
+    events = b.events + m.ends::int,
+    updated_at = m.now
+  from m where (m.ends or m.rule = 'note') and b.tenant = m.tenant and b.id = m.id
+  returning b.tenant, b.id, b.part_on, b.state, b.events, b.updated_at, m.state as was, m.rule, m.n, m.outcome, m.who, m.seen_by, m.reason, m.ends
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
-  select up.tenant, up.id, up.events, up.part_on, up.updated_at, c.state, up.state, coalesce(nullif($9, ''), $5),
-    format('%s %s, attempt %s %s', c.rule, case c.rule when 'J8' then 'answer captured' else 'definitely no answer' end, c.n, $4)
-      || coalesce(': ' || nullif($10, ''), '')
-  from up join c on c.tenant = up.tenant and c.id = up.id
-  where c.ends
+  select tenant, id, events, part_on, updated_at, was, state, coalesce(nullif(who, ''), seen_by),
+    format('%s %s, attempt %s %s', rule, case rule when 'J8' then 'answer captured' else 'definitely no answer' end, n, outcome)
+      || coalesce(': ' || nullif(reason, ''), '')
+  from up where ends
 )
-select r.rule, r.was, coalesce((select up.state from up), r.state) as state,
-       r.surplus or coalesce((select d.wasted from d), false) as surplus
-from r
+select item, rule, was, case when frees then 'ready' else state end as state, surplus or wasted as surplus
+from m

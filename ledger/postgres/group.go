@@ -1,0 +1,229 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+const (
+	// batchSize and batchBytes bound a batch: more gains nothing, and the first one in it
+	// waits for all.
+	batchSize  = 128
+	batchBytes = 1 << 20
+	// batchTime bounds a batch whose callers have no limit of their own.
+	batchTime = time.Minute
+	// batchWait is how long a batch waits for rows that others hold locked, in the server's
+	// words. A lone statement waits as long as its caller does.
+	batchWait = "200ms"
+)
+
+// group makes one kind of statement for all who ask at the same time: those who find every
+// lane busy are taken together by the next one that is free, in one statement and one
+// commit. Nobody is waited for. Asks and rows go by pointer: a goroutine keeps the stack that
+// it once needed, and that of every call that waits for a model went through here.
+type group[A any, R row] struct {
+	lanes *lanes
+	// run makes the statement for some asks. A row names the ask that it belongs to by its
+	// place; none belongs to those that found nothing.
+	run func(ctx context.Context, asks []*A) ([]R, error)
+	// key is what no two of a batch may have in common; nil: any may be together.
+	key func(*A) any
+	// size is the bytes of an ask that count; nil: it is small.
+	size func(*A) int
+
+	waiting chan *item[A, R] // never buffered: who is not taken can leave
+}
+
+// row is of a statement for many: it has its place.
+type row interface{ at() int }
+
+// place is the first column of such a row: which of the asks it belongs to, from 1.
+type place struct{ Item int }
+
+func (p place) at() int { return p.Item - 1 }
+
+// item is one ask on its way.
+type item[A, R any] struct {
+	ctx  context.Context
+	ask  *A
+	done chan struct{} // closed once the rest is there
+
+	row      *R
+	err      error
+	panicked any
+}
+
+// errAlone: the batch was refused, and nothing of it happened. Each makes its own.
+var errAlone = errors.New("a batch was refused")
+
+// newGroup returns a group for small asks that may all be together.
+func newGroup[A any, R row](l *lanes, run func(context.Context, []*A) ([]R, error)) *group[A, R] {
+	return &group[A, R]{lanes: l, run: run, waiting: make(chan *item[A, R])}
+}
+
+// do is the row for a; ErrNotFound: there is none. When ctx ends, an ask that is not yet
+// in a batch is withdrawn, and of one that is nothing is known.
+func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
+	it := &item[A, R]{ctx: ctx, ask: a, done: make(chan struct{})}
+	select {
+	case g.waiting <- it:
+	case g.lanes.work <- func() { g.depart(it) }:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-g.lanes.closed:
+		return nil, errClosed
+	}
+	select {
+	case <-it.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case it.panicked != nil:
+		panic(it.panicked)
+	case it.err == errAlone:
+		return on(ctx, g.lanes, func() (*R, error) { return g.alone(ctx, a) })
+	}
+	return it.row, it.err
+}
+
+// depart makes batches on a lane, of first and of who waits, until it holds nobody back.
+func (g *group[A, R]) depart(first *item[A, R]) {
+	for held := []*item[A, R]{first}; len(held) > 0; {
+		var batch []*item[A, R]
+		if batch, held = g.board(held); len(batch) > 0 {
+			g.serve(batch)
+		}
+	}
+}
+
+// board fills a batch, with those who were held back before with others. Who has a key that
+// is in it already is held back, so that his statement comes after.
+func (g *group[A, R]) board(before []*item[A, R]) (batch, held []*item[A, R]) {
+	keys, bytes := map[any]bool{}, 0
+	full := func() bool { return len(batch) == batchSize || bytes >= batchBytes }
+	take := func(it *item[A, R]) {
+		if it.ctx.Err() != nil {
+			it.fail(context.Cause(it.ctx)) // nobody waits for it, and it was not begun
+			return
+		}
+		if g.key != nil {
+			k := g.key(it.ask)
+			if full() || keys[k] {
+				held = append(held, it)
+				return
+			}
+			keys[k] = true
+		}
+		if g.size != nil {
+			bytes += g.size(it.ask)
+		}
+		batch = append(batch, it)
+	}
+	for _, it := range before {
+		take(it)
+	}
+	for !full() && len(held) < batchSize {
+		select {
+		case it := <-g.waiting:
+			take(it)
+		default:
+			return batch, held
+		}
+	}
+	return batch, held
+}
+
+// serve makes the statement for a batch and answers all of it. A batch of one is its
+// caller's own statement.
+func (g *group[A, R]) serve(batch []*item[A, R]) {
+	defer func() {
+		if v := recover(); v != nil { // each of them must hear of it
+			for _, it := range batch {
+				it.panicked = v
+				close(it.done)
+			}
+		}
+	}()
+	if len(batch) == 1 {
+		it := batch[0]
+		it.row, it.err = g.alone(it.ctx, it.ask)
+		close(it.done)
+		return
+	}
+	ctx, stop := together(batch)
+	defer stop()
+	asks := make([]*A, len(batch))
+	for i, it := range batch {
+		asks[i] = it.ask
+		it.err = ledger.ErrNotFound
+	}
+	rows, err := g.run(ctx, asks)
+	if oneToBlame(err) {
+		err = errAlone
+	}
+	for i := range rows {
+		it := batch[rows[i].at()]
+		it.row, it.err = &rows[i], nil
+	}
+	for _, it := range batch {
+		if err != nil {
+			it.err = err
+		}
+		close(it.done)
+	}
+}
+
+// alone makes the statement for one.
+func (g *group[A, R]) alone(ctx context.Context, a *A) (*R, error) { return first(g.run(ctx, []*A{a})) }
+
+func (it *item[A, R]) fail(err error) {
+	it.err = err
+	close(it.done)
+}
+
+// together is the context of a batch. It ends when nobody is left who waits for it, so that
+// a server that does not answer holds no lane longer than its callers have patience.
+func together[A, R any](batch []*item[A, R]) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), batchTime)
+	var left atomic.Int64
+	left.Store(int64(len(batch)))
+	stops := make([]func() bool, len(batch))
+	for i, it := range batch {
+		stops[i] = context.AfterFunc(it.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}
+
+// oneToBlame reports whether the server refused a batch, so that nothing of it happened,
+// for what may be the fault of one of it. Troubles of the server's own (no resources,
+// shutdown, I/O) are everybody's.
+func oneToBlame(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Severity == "ERROR" && !strings.Contains("53 57 58", e.Code[:2])
+}
+
+// column is one argument of a statement for many.
+func column[A, T any](asks []A, of func(A) T) []T {
+	c := make([]T, len(asks))
+	for i, a := range asks {
+		c[i] = of(a)
+	}
+	return c
+}

@@ -1,0 +1,253 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// word is a row of a fake statement, which says its ask back.
+type word struct {
+	place
+	text string
+}
+
+// bed is a group on one lane, whose statements take a second each.
+type bed struct {
+	*testing.T
+	*group[string, word]
+	batches []string // what the statements were for, in order
+	fails   func([]string) error
+	ended   []context.Context // of batches that were ended from outside
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{T: t, fails: func([]string) error { return nil }}
+	b.group = newGroup(newLanes(1), b.statement)
+	t.Cleanup(b.lanes.close)
+	return b
+}
+
+func (b *bed) statement(ctx context.Context, asks []*string) ([]word, error) {
+	texts := column(asks, func(a *string) string { return *a })
+	b.batches = append(b.batches, strings.Join(texts, " "))
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		b.ended = append(b.ended, ctx)
+		return nil, ctx.Err()
+	}
+	if err := b.fails(texts); err != nil {
+		return nil, err
+	}
+	var words []word
+	for i, a := range slices.Backward(texts) { // rows come in any order
+		if a != "none" {
+			words = append(words, word{place{i + 1}, a})
+		}
+	}
+	return words, nil
+}
+
+// ask asks from a goroutine of its own, once those before wait, and returns what it gets.
+func (b *bed) ask(ctx context.Context, a string) <-chan string {
+	got := make(chan string, 1)
+	go func() {
+		defer func() {
+			if v := recover(); v != nil {
+				got <- fmt.Sprint("panic: ", v)
+			}
+		}()
+		w, err := b.do(ctx, &a)
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		got <- w.text
+	}()
+	synctest.Wait()
+	return got
+}
+
+func (b *bed) asks(texts ...string) (got []<-chan string) {
+	for _, a := range texts {
+		got = append(got, b.ask(b.Context(), a))
+	}
+	return got
+}
+
+func (b *bed) want(got []<-chan string, want ...string) {
+	b.Helper()
+	for i, c := range got {
+		if text := <-c; text != want[i] {
+			b.Errorf("ask %d got %q, want %q", i, text, want[i])
+		}
+	}
+}
+
+func (b *bed) made(want ...string) {
+	b.Helper()
+	if !slices.Equal(b.batches, want) {
+		b.Errorf("statements for %q, want %q", b.batches, want)
+	}
+}
+
+// TestGroup: the first goes at once and alone, who comes meanwhile goes together.
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		begun := time.Now()
+		b.want(b.asks("a", "b", "none", "c"), "a", "b", ledger.ErrNotFound.Error(), "c")
+		b.made("a", "b none c")
+		if d := time.Since(begun); d != 2*time.Second {
+			t.Errorf("it took %s, want two statements of a second", d)
+		}
+	})
+}
+
+// TestGroupHoldsRepeatsBack: no two of one key are in a batch, and they stay in order.
+func TestGroupHoldsRepeatsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.key = func(a *string) any { return (*a)[:1] }
+		b.want(b.asks("a1", "a2", "a3", "b1", "a4", "b2"), "a1", "a2", "a3", "b1", "a4", "b2")
+		b.made("a1", "a2 b1", "a3 b2", "a4")
+	})
+}
+
+func TestGroupBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		first, rest := b.asks("first"), b.asks(slices.Repeat([]string{"x"}, batchSize+1)...)
+		b.want(first, "first")
+		b.want(rest, slices.Repeat([]string{"x"}, batchSize+1)...)
+		b.made("first", strings.Repeat("x ", batchSize-1)+"x", "x")
+
+		b = newBed(t)
+		b.key, b.size = func(a *string) any { return (*a)[:1] }, func(a *string) int { return len(*a) * batchBytes / 4 }
+		b.want(b.asks("first", "a1", "a2", "b1", "c1", "a3"), "first", "a1", "a2", "b1", "c1", "a3")
+		b.made("first", "a1 b1", "a2 c1", "a3")
+	})
+}
+
+// TestGroupAndWhoLeaves: who waits is withdrawn, who is in a batch harms nobody, and a batch
+// that nobody waits for is ended.
+func TestGroupAndWhoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.key = func(a *string) any { return (*a)[:1] }
+		leaving := func() (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			return ctx, func() { cancel(errors.New("gone")); synctest.Wait() }
+		}
+		one, leaveOne := leaving()
+		two, leaveTwo := leaving()
+		got := b.asks("first")
+		got = append(got, b.ask(one, "waits"), b.ask(t.Context(), "a1"), b.ask(two, "b1"), b.ask(two, "a2"))
+		leaveOne()
+		time.Sleep(1500 * time.Millisecond) // a1 and b1 are under way, a2 is held back
+		leaveTwo()
+		b.want(got, "first", "gone", "a1", "gone", "gone")
+		b.made("first", "a1 b1")
+
+		both, leaveBoth := leaving()
+		got = b.asks("first")
+		got = append(got, b.ask(both, "a1"), b.ask(both, "b1"))
+		time.Sleep(1500 * time.Millisecond)
+		begun := time.Now()
+		leaveBoth()
+		b.want(got, "first", "gone", "gone")
+		b.want(b.asks("next"), "next") // the lane is free
+		if d := time.Since(begun); d != time.Second || len(b.ended) != 1 {
+			t.Errorf("the next statement came after %s, %d were ended", d, len(b.ended))
+		}
+	})
+}
+
+// TestGroupWithoutLimit: callers without a limit of their own do not hold a lane for ever.
+func TestGroupWithoutLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		slow := b.group.run
+		b.group.run = func(ctx context.Context, asks []*string) ([]word, error) {
+			if len(asks) > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return slow(ctx, asks)
+		}
+		b.want(b.asks("first", "a", "b"), "first", context.DeadlineExceeded.Error(), context.DeadlineExceeded.Error())
+	})
+}
+
+// TestGroupFails: who is to blame fails alone, and what is everybody's, or not known, everybody
+// is told.
+func TestGroupFails(t *testing.T) {
+	refusal := func(code string) error { return &pgconn.PgError{Severity: "ERROR", Code: code, Message: "no"} }
+	fatal := &pgconn.PgError{Severity: "FATAL", Code: "XX000", Message: "no"}
+	for _, c := range []struct {
+		err   error
+		alone bool
+	}{
+		{refusal("23514"), true}, {refusal("P0001"), true}, {refusal("22003"), true}, {refusal("55P03"), true},
+		{refusal("40P01"), true}, {fmt.Errorf("wrapped: %w", refusal("23514")), true},
+		{refusal("57014"), false}, {refusal("53100"), false}, {refusal("58030"), false}, {fatal, false}, {errors.New("cut"), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			b.fails = func(asks []string) error {
+				if slices.Contains(asks, "bad") {
+					return c.err
+				}
+				return nil
+			}
+			got := b.asks("first", "a", "bad", "b")
+			if c.alone {
+				b.want(got, "first", "a", c.err.Error(), "b")
+				slices.Sort(b.batches)
+				b.made("a", "a bad b", "b", "bad", "first")
+			} else {
+				b.want(got, "first", c.err.Error(), c.err.Error(), c.err.Error())
+				b.made("first", "a bad b")
+			}
+		})
+	}
+}
+
+func TestGroupPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.fails = func(asks []string) error {
+			if asks[0] == "a" {
+				panic("a fault")
+			}
+			return nil
+		}
+		b.want(b.asks("first", "a", "b"), "first", "panic: a fault", "panic: a fault")
+		b.want(b.asks("a"), "panic: a fault")
+		b.want(b.asks("next"), "next") // the lane has outlived it
+	})
+}
+
+func TestGroupClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.key = func(a *string) any { return *a }
+		got := b.asks("first", "a", "b")
+		time.Sleep(1500 * time.Millisecond) // a and b are under way
+		late := b.asks("late")
+		b.lanes.close()
+		b.want(got, "first", "a", "b")
+		b.want(late, errClosed.Error())
+		b.want(b.asks("after"), errClosed.Error())
+	})
+}
