@@ -73,9 +73,10 @@ var SQS = Broker{Name: "SQS", Most: 180, TakesBack: true, open: func(t *testing.
 	}
 }}
 
-// OnEach runs a proof on every broker.
+// OnEach runs a proof on every broker, side by side.
 func OnEach(t *testing.T, proof func(*testing.T, Broker)) {
+	t.Parallel()
 	for _, b := range []Broker{RabbitMQ, SQS} {
-		t.Run(b.Name, func(t *testing.T) { proof(t, b) })
+		t.Run(b.Name, func(t *testing.T) { t.Parallel(); proof(t, b) })
 	}
 }

@@ -29,6 +29,7 @@ const machineFile = "PAIDONCE_TEST_MACHINE"
 // TestComposeProof runs tools/e2e-compose.sh without containers: its commands meet real
 // workers, one on each broker, and a ledger that they share.
 func TestComposeProof(t *testing.T) {
+	t.Parallel()
 	w := NewWorld(t, Options{})
 	q := SQS.open(t, Options{})
 	var overSQS []string

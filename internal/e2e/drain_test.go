@@ -12,8 +12,9 @@ import (
 
 const drainOver = "drain time is over"
 
-// The same on SQS, side by side: their workers wait for the end of a poll.
+// The same on SQS.
 func TestDrainOnSQS(t *testing.T) {
+	t.Parallel()
 	for name, proof := range map[string]func(*testing.T, Broker){"finishes": drainFinishesCalls, "records": drainRecordsCalls, "flushes": leavingFlushesAcks} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +43,7 @@ func underWay(t *testing.T, b Broker, drain time.Duration) (*World, *Proc, []Doc
 }
 
 // Calls that end within the drain time are finished.
-func TestDrainFinishesCalls(t *testing.T) { drainFinishesCalls(t, RabbitMQ) }
+func TestDrainFinishesCalls(t *testing.T) { t.Parallel(); drainFinishesCalls(t, RabbitMQ) }
 
 func drainFinishesCalls(t *testing.T, b Broker) {
 	w, p, docs := underWay(t, b, time.Minute)
@@ -61,7 +62,7 @@ func drainFinishesCalls(t *testing.T, b Broker) {
 
 // Longer ones are on record as unknown when the process ends, and nobody sends them
 // again.
-func TestDrainRecordsCalls(t *testing.T) { drainRecordsCalls(t, RabbitMQ) }
+func TestDrainRecordsCalls(t *testing.T) { t.Parallel(); drainRecordsCalls(t, RabbitMQ) }
 
 func drainRecordsCalls(t *testing.T, b Broker) {
 	w, p, docs := underWay(t, b, 2*time.Second)
@@ -89,7 +90,7 @@ func drainRecordsCalls(t *testing.T, b Broker) {
 }
 
 // Acknowledgements on their way are not lost by leaving at once.
-func TestLeavingFlushesAcks(t *testing.T) { leavingFlushesAcks(t, RabbitMQ) }
+func TestLeavingFlushesAcks(t *testing.T) { t.Parallel(); leavingFlushesAcks(t, RabbitMQ) }
 
 func leavingFlushesAcks(t *testing.T, b Broker) {
 	keys := b.Fit(200, 1)

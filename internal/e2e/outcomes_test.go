@@ -55,6 +55,7 @@ var definite = []outcome{
 // What came back decides, through both vendors' SDKs: a definite end is acted on,
 // anything else is never sent again.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	w := NewWorld(t, Options{Workers: 32, SettleWindow: 10 * time.Second, Hold: 10 * time.Second,
 		Routes: map[string]string{summarize.Name: "anthropic 8s", invoice.Name: "openai 8s"}})
 	cases := map[string]outcome{}
@@ -92,6 +93,7 @@ func TestOutcomes(t *testing.T) {
 
 // A route that refuses is followed by the next one; one that lost an answer is not.
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	routes := map[string]string{summarize.Name: "openai 8s\nanthropic 8s", invoice.Name: "anthropic 8s\nopenai 8s"}
 	w := NewWorld(t, Options{SettleWindow: 10 * time.Second, Hold: 10 * time.Second, Routes: routes})
 	refused, overloaded, cut := Ticket("refused"), Ticket("overloaded"), Invoice("cut")
@@ -117,6 +119,7 @@ func TestFallback(t *testing.T) {
 
 // A provider that is not there was sent nothing, and the next route is taken.
 func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
 	w := NewWorld(t, Options{Routes: map[string]string{summarize.Name: "openai 5s\nanthropic 5s"}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
