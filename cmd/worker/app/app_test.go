@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -32,6 +33,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Chdir(t.TempDir())
+	return newWorldHere(t)
+}
+
+// newWorldHere is newWorld without the directory, for tests that run side by side: they
+// read and write no file by a relative name.
+func newWorldHere(t *testing.T) *world {
+	t.Helper()
 	return &world{t: t, ledger: ledgermemory.New(), queue: brokermemory.New(brokermemory.Options{Visibility: 2 * time.Second}),
 		env: []string{"PAIDONCE_LEDGER_URL=memory:", "PAIDONCE_HTTP_LISTEN=", "USER=ann"}}
 }
@@ -118,10 +126,13 @@ func (w *world) until(key, state string) {
 	eventually(w.t, func() (bool, string) { s := w.state(key); return s == state, key + " is " + s + ", want " + state })
 }
 
+// patience bounds each wait, on a machine that does much else.
+const patience = 2 * time.Minute
+
 // eventually waits for what other goroutines and processes do.
 func eventually(t *testing.T, ok func() (bool, string)) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		good, what := ok()
 		if good {
 			return
@@ -165,7 +176,7 @@ func (r *running) wait() {
 	r.t.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatalf("worker run does not end\n%s", r.log.String())
 	}
 	if r.code != exitDone {
@@ -232,5 +243,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	packageDir = dir
+	// For all, since a test that sets its environment cannot run beside others.
+	if err := errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", "test"), os.Setenv("AWS_SECRET_ACCESS_KEY", "test")); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }

@@ -296,13 +296,12 @@ func TestDeadLettersOutOfReach(t *testing.T) {
 
 // Of a FIFO group SQS shows ten at once. What stays hides the rest, and that is said.
 func TestDeadLettersOfAFIFOGroup(t *testing.T) {
+	t.Parallel()
 	srv := sqsfake.Start(t, sqsfake.Options{Running: true})
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	fifo := map[string]string{"FifoQueue": "true"}
 	srv.CreateQueue("jobs-dead.fifo", fifo)
 	srv.CreateQueue("jobs.fifo", map[string]string{"FifoQueue": "true", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":1000}`, sqsfake.ARN("jobs-dead.fifo"))})
-	w := newWorld(t)
+	w := newWorldHere(t)
 	w.queue = nil
 	w.env = append(w.env, "PAIDONCE_BROKER_URL=sqs:", "PAIDONCE_BROKER_QUEUE=jobs.fifo", "PAIDONCE_BROKER_ENDPOINT="+srv.URL(), "PAIDONCE_BROKER_REGION="+sqsfake.Region)
 	send := func(n int) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,11 +39,7 @@ var agers = map[string]func(*world) func(time.Duration){
 		}
 	},
 	"sqlite": func(w *world) func(time.Duration) {
-		dir, err := os.Getwd()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		path := filepath.Join(dir, "ledger.db")
+		path := filepath.Join(w.t.TempDir(), "ledger.db")
 		w.env = append(w.env, "PAIDONCE_LEDGER_URL=sqlite:"+path)
 		return func(d time.Duration) {
 			w.t.Helper()
@@ -72,9 +67,11 @@ var agers = map[string]func(*world) func(time.Duration){
 // TestPurgedJobsAreNotPaidAgain: a redelivery of a job whose result is gone is acknowledged
 // and counted, and one whose key is gone too is a new job.
 func TestPurgedJobsAreNotPaidAgain(t *testing.T) {
+	t.Parallel()
 	for name, ager := range agers {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			t.Parallel()
+			w := newWorldHere(t)
 			ms := w.models(modelserver.Options{})
 			age := ager(w)
 			w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")

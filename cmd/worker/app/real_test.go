@@ -17,10 +17,12 @@ import (
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
-// newRealWorld has a Postgres database, a RabbitMQ virtual host and a model server.
+// newRealWorld has a Postgres database, a RabbitMQ virtual host and a model server. Such
+// worlds run side by side.
 func newRealWorld(t *testing.T, o modelserver.Options) (*world, *modelserver.Server) {
 	t.Helper()
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.ledger, w.queue = nil, nil
 	w.env = []string{"PAIDONCE_LEDGER_URL=" + pgtest.URL(t), "PAIDONCE_BROKER_URL=" + rabbittest.Start(t).VHost(t),
 		"PAIDONCE_BROKER_QUEUE=" + rabbittest.Queue(t), "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "USER=ann", "PATH=" + os.Getenv("PATH")}
@@ -154,7 +156,8 @@ func TestReadinessFollowsBroker(t *testing.T) {
 
 // A ledger that is away makes the worker not ready, and ends nothing.
 func TestLedgerAway(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.ledger = nil
 	server := pgtest.Start(t)
 	w.env = append(w.env, "PAIDONCE_LEDGER_URL="+server.URL(t), "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
@@ -184,7 +187,8 @@ func TestLedgerAway(t *testing.T) {
 // Without the table invoices the result cannot be committed, and nothing is paid again
 // when it is there: the row belongs to the result.
 func TestInvoiceNeedsItsTable(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.ledger = nil
 	url := pgtest.URL(t)
 	w.env = append(w.env, "PAIDONCE_LEDGER_URL="+url)

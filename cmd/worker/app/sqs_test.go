@@ -15,13 +15,13 @@ import (
 // The same commands on SQS, standard and FIFO: every key is paid once, what is set aside
 // is redriven after a look into the ledger, and doctor knows the queue.
 func TestSQS(t *testing.T) {
+	t.Parallel()
 	srv := sqstest.Start(t)
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	for name, fifo := range map[string]bool{"standard": false, "fifo": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			q := srv.Queue(t, sqstest.Spec{FIFO: fifo, Dead: true, MaxReceives: 4000, Attributes: map[string]string{"MessageRetentionPeriod": "86400"}})
-			w := newWorld(t)
+			w := newWorldHere(t)
 			w.queue = nil
 			ms := w.models(modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
 			w.env = append(w.env, "PAIDONCE_BROKER_URL=sqs:", "PAIDONCE_BROKER_QUEUE="+q.Name, "PAIDONCE_BROKER_ENDPOINT="+srv.Endpoint(),
