@@ -15,8 +15,10 @@ import (
 // Postgres crashes in the middle of a load and comes back. Answers that arrive meanwhile
 // wait in memory, so nothing is lost and nothing is unknown in the end.
 func TestPostgresCrash(t *testing.T) {
+	t.Parallel()
 	for name, lease := range map[string]time.Duration{"within the lease": 30 * time.Second, "past the lease": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := pgtest.Start(t)
 			r := rigAt(t, server.URL(t), modelserver.Options{Latency: 300 * time.Millisecond})
 			r.cfg.Lease = lease

@@ -21,6 +21,7 @@ const (
 // requests. What was received into the void comes again after its visibility timeout; a
 // delete that happened is not repeated in vain; nothing is paid twice.
 func TestSQSRepliesLost(t *testing.T) {
+	t.Parallel()
 	q := newSQSQueue(t)
 	r := rigOn(t, pgtest.URL(t), q, modelserver.Options{Latency: 3 * time.Second}) // extensions are due
 	docs := names(120)
@@ -53,6 +54,7 @@ func TestSQSRepliesLost(t *testing.T) {
 // SQS answers 503 to everything for two visibility timeouts, in the middle of a load. What
 // was under way is finished, and answered from the ledger when its message comes again.
 func TestSQSUnavailable(t *testing.T) {
+	t.Parallel()
 	q := newSQSQueue(t)
 	r := rigOn(t, pgtest.URL(t), q, modelserver.Options{Latency: 500 * time.Millisecond})
 	docs := names(150)
