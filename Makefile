@@ -6,13 +6,19 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 GO ?= go
-# Those whose tests wait for servers longest come first: on a fresh machine the vendors' SDKs
-# compile meanwhile.
-PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./...
+# Those that take longest come first, so that none of them is left alone at the end. Of these the
+# ones that wait for servers are in front: on a fresh machine the vendors' SDKs compile meanwhile.
+PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./internal/e2e ./cmd/worker/app ./internal/outage ./ledger/sqlite ./...
 # Packages tested at once. Each may start servers of its own, so more is not faster.
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
+# Tests of one package that run side by side. They wait for servers and processes most of the
+# time, so there are more than cores.
+PARALLEL ?= $(shell echo $$(( 2 * $(P) )))
 # A package that hangs is killed with its goroutines printed. Loose: two cores may be busy with other things.
 TIMEOUT ?= 20m
+# The race detector, but not in SQLite itself, which is C in the words of Go and four times as
+# slow with it. Its driver and all that calls it keep it.
+RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How long each fuzz test runs.
 FUZZTIME ?= 20s
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
@@ -32,7 +38,7 @@ build: ## bin/worker, static and stripped
 
 .PHONY: test
 test: ## every test with the race detector, on Postgres, PgBouncer, RabbitMQ and moto of its own
-	@tools/need.sh $(GO) test -race -timeout $(TIMEOUT) -p $(P) $(FLAGS) $(PKG)
+	@tools/need.sh $(GO) test $(RACE) -timeout $(TIMEOUT) -p $(P) -parallel $(PARALLEL) $(FLAGS) $(PKG)
 
 .PHONY: size
 size: ## memory and idle CPU of the released worker with 1,000 calls under way
@@ -48,7 +54,7 @@ fuzz: ## every fuzz test for FUZZTIME each (20s)
 
 .PHONY: check
 check: ## what must hold before a commit: formatting, vet, staticcheck, go fix, repository rules
-	@GO='$(GO)' tools/check.sh
+	@GO='$(GO)' RACE='$(RACE)' tools/check.sh
 
 .PHONY: fmt
 fmt: ## rewrite the sources as gofmt and go fix want them
