@@ -13,11 +13,12 @@ import (
 )
 
 var (
-	purgeableSQL = statement("purgeable")
-	purgeMoveSQL = statement("purge_move")
-	purgeDropSQL = statement("purge_drop")
-	purgeNetSQL  = statement("purge_net")
-	purgeKeysSQL = statement("purge_keys")
+	purgeableSQL   = statement("purgeable")
+	purgeNeededSQL = statement("purge_needed")
+	purgeMoveSQL   = statement("purge_move")
+	purgeDropSQL   = statement("purge_drop")
+	purgeNetSQL    = statement("purge_net")
+	purgeKeysSQL   = statement("purge_keys")
 )
 
 // bodies and records are the tables of children, by whose retention is theirs.
@@ -32,6 +33,9 @@ const (
 	// moveBatch is how many jobs move at most in one step: their rows are locked meanwhile, and
 	// they may be in use.
 	moveBatch = 100
+	// moveLook is how many jobs to move are looked for at once, and kept in memory: a look reads
+	// their whole day.
+	moveLook = 10_000
 	// purgePause is the pause after the first try; each one is longer by as much.
 	purgePause = 100 * time.Millisecond
 )
@@ -116,9 +120,8 @@ func (p *purge) children(parts []partition, tables []string, keep time.Duration)
 
 // drop drops partitions of the same days, once nothing in them is needed.
 func (p *purge) drop(parts []partition, keep time.Duration) error {
-	moved := func(n int) ledger.PurgeStep { return ledger.PurgeStep{Moved: n} }
 	for day := parts[0].Low; day.Before(parts[0].High); day = day.AddDate(0, 0, 1) {
-		err := p.batches("move what is needed of "+parts[0].Part, moved, min(p.r.Batch, moveBatch), purgeMoveSQL, day, keep)
+		err := p.move(parts[0].Part, day, keep)
 		if errors.Is(err, errInUse) {
 			return p.left(parts[0].Part, err)
 		}
@@ -133,6 +136,35 @@ func (p *purge) drop(parts []partition, keep time.Duration) error {
 		}
 		if err := p.left(t.Part, err); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// moving is a batch of jobs that are still needed.
+type moving struct {
+	Tenants []string
+	Jobs    []int64
+}
+
+// move moves what is needed of a day out of the partition. Of what was looked for others may have
+// moved a part.
+func (p *purge) move(part string, day time.Time, keep time.Duration) error {
+	for found := moveLook; found == moveLook; {
+		batches, err := many[moving](p.ctx, p.l.pool, purgeNeededSQL, day, keep, moveLook, min(p.r.Batch, moveBatch))
+		if err != nil {
+			return fmt.Errorf("look for what is needed of %s: %w", part, err)
+		}
+		found = 0
+		for _, b := range batches {
+			found += len(b.Jobs)
+			n, err := p.call("move what is needed of "+part, purgeMoveSQL, day, b.Tenants, b.Jobs)
+			if err == nil && *n > 0 {
+				err = p.tell(ledger.PurgeStep{Moved: *n})
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -297,7 +297,7 @@ func TestPurgeFunctionsAreNarrow(t *testing.T) {
 	if _, err := f.db.Exec(t.Context(), "select paidonce.purge_net('mark', '30 days', 10)"); err == nil || !strings.Contains(err.Error(), "no table of children: mark") {
 		t.Errorf("purge_net of another table: %v", err)
 	}
-	if n := scan[int](t, f.db, "select paidonce.purge_move((now() at time zone 'utc')::date, '30 days', 10)"); n != 0 {
+	if n := scan[int](t, f.db, "select paidonce.purge_move((now() at time zone 'utc')::date, array_agg(tenant), array_agg(id)) from paidonce.job"); n != 0 {
 		t.Errorf("%d jobs of today moved", n)
 	}
 	if c, err := f.Claim(t.Context(), f.request("young")); err != nil || c.Verdict != ledger.Saved {
