@@ -63,11 +63,12 @@ func (c *Consumer) abandon(w *work) {
 	}
 	rel, err := c.store.Release(ctx, *lease, ledger.Outcome{GiveBack: true, Who: c.cfg.Name,
 		Error: ledger.JobError{Class: "drain", Text: "the handler did not end within the drain time"}})
+	_, log := c.called(w)
 	if err != nil {
-		w.log.Warn("handler abandoned and job not given back; its lease will lapse", "error", err)
+		log.Warn("handler abandoned and job not given back; its lease will lapse", "error", err)
 		return
 	}
-	w.log.Warn("handler abandoned", "state", string(rel.State))
+	log.Warn("handler abandoned", "state", string(rel.State))
 	if rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger {
 		c.ack(ctx, w)
 	} else {

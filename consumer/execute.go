@@ -25,7 +25,7 @@ var (
 func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *later {
 	started := time.Now()
 	lease, _ := c.owned(w)
-	w.log = w.log.With("run", number, "fence", lease.Fence)
+	c.named(w, w.job, w.log.With("run", number, "fence", lease.Fence))
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	over := time.AfterFunc(time.Until(lease.Deadline), func() { cancel(errRunOver) })
@@ -209,7 +209,7 @@ func (c *Consumer) ackAs(ctx context.Context, w *work, outcome string) {
 func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unused bool) {
 	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		d := h.delivery()
-		if unused && !w.tried && d.Receives > 0 {
+		if unused && !w.tried.Load() && d.Receives > 0 {
 			d.Receives--
 		}
 		return "nacked", c.cfg.Source.Nack(ctx, d, delay)
@@ -252,13 +252,14 @@ func (c *Consumer) settle(ctx context.Context, w *work, ack bool, do func(contex
 		outcome, err := do(sctx, w.held)
 		return outcome, permanentIfNotHeld(err)
 	}, wait)
+	job, log := c.called(w)
 	if w.held.isLost() {
-		w.log.InfoContext(ctx, "acknowledged late; the broker may hand the message out again", "error", err)
+		log.InfoContext(ctx, "acknowledged late; the broker may hand the message out again", "error", err)
 		return
 	}
 	if err != nil {
 		outcome = "lost"
-		w.log.InfoContext(ctx, "delivery not settled; the broker hands it out again", "error", err)
+		log.InfoContext(ctx, "delivery not settled; the broker hands it out again", "error", err)
 	}
-	c.trace.delivered(w.job, outcome)
+	c.trace.delivered(job, outcome)
 }

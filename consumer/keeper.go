@@ -227,6 +227,7 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 	ectx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(h.delivery().Deadline), time.Second))
 	defer cancel()
 	deadline, err := c.cfg.Source.Extend(ectx, h.delivery(), by)
+	job, log := c.called(w)
 	switch {
 	case err == nil:
 		c.trace.extended("ok")
@@ -239,11 +240,11 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 		// The message may be handed to another worker, who will find the job
 		// running. The lease goes on, so the work does too, and its ack is sent all the same.
 		c.trace.extended("lost")
-		c.trace.delivered(w.job, "lost")
-		w.log.WarnContext(ctx, "the broker took the delivery back; the lease is kept and the job goes on")
+		c.trace.delivered(job, "lost")
+		log.WarnContext(ctx, "the broker took the delivery back; the lease is kept and the job goes on")
 	default:
 		c.trace.extended("error")
-		w.log.WarnContext(ctx, "delivery not extended", "error", err)
+		log.WarnContext(ctx, "delivery not extended", "error", err)
 	}
 	h.finish(deadline)
 	c.wakeKeeper()
@@ -254,6 +255,7 @@ func (c *Consumer) extend(ctx context.Context, w *work) {
 // is given back, and its next hand-out finds the job busy until it is done.
 func (c *Consumer) handOff(ctx context.Context, w *work) {
 	lease, _ := c.owned(w)
+	_, log := c.called(w)
 	err := error(ledger.ErrNoInput)
 	if lease != nil {
 		sctx, cancel := settling(ctx)
@@ -262,12 +264,12 @@ func (c *Consumer) handOff(ctx context.Context, w *work) {
 	}
 	switch {
 	case err == nil:
-		w.log.InfoContext(ctx, "handed off: the ledger carries the job")
+		log.InfoContext(ctx, "handed off: the ledger carries the job")
 		c.ackAs(ctx, w, "handed_off")
 	case errors.Is(err, ledger.ErrNoInput), errors.Is(err, ledger.ErrLost):
 		c.nack(ctx, w, c.cfg.Lease, true)
 	default:
-		w.log.WarnContext(ctx, "not handed off yet", "error", err) // the keeper tries again
+		log.WarnContext(ctx, "not handed off yet", "error", err) // the keeper tries again
 	}
 }
 

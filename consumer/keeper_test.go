@@ -123,6 +123,7 @@ func TestRefusedExtensionsAreBounded(t *testing.T) {
 // ack remove the message, as SQS does.
 type deafAcks struct {
 	broker.Source
+	slow time.Duration // until it says so
 	mu   sync.Mutex
 	told []string
 }
@@ -135,6 +136,7 @@ func (s *deafAcks) note(what string) {
 
 func (s *deafAcks) Extend(context.Context, broker.Delivery, time.Duration) (time.Time, error) {
 	s.note("extend")
+	time.Sleep(s.slow)
 	return time.Time{}, broker.ErrNotHeld
 }
 
@@ -196,5 +198,37 @@ func lost(t *testing.T, err error, look func(r *rig, told, outcomes []string)) {
 		time.Sleep(2 * time.Minute)
 		r.end(a)
 		look(r, s.told, outcomes)
+	})
+}
+
+// The keeper looks after a delivery, and speaks of it, while somebody finds out which job it asks for.
+func TestADeliveryIsLostWhileItsBodyIsRead(t *testing.T) {
+	bubble(t, memory.Options{Visibility: 3 * time.Minute}, func(r *rig) {
+		r.cfg.Resolve = func(context.Context, consumer.Pointer) ([]byte, error) {
+			time.Sleep(10 * time.Second)
+			return []byte(plain), nil
+		}
+		r.prov.script = func(string, int) (time.Duration, error) { return time.Minute, nil }
+		s := &deafAcks{slow: 7 * time.Second} // from 5 s on
+		var mu sync.Mutex
+		var outcomes []string
+		if err := r.q.Publish(t.Context(), broker.Message{Body: []byte(s3)}); err != nil {
+			t.Fatal(err)
+		}
+		a := r.start("a", func(c *consumer.Config) {
+			s.Source, c.Source = hurried{c.Source, 15 * time.Second}, s
+			c.Trace.Delivered = func(job, outcome string) {
+				mu.Lock()
+				defer mu.Unlock()
+				outcomes = append(outcomes, job+" "+outcome)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		r.end(a)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+		if !slices.Equal(s.told, []string{"extend", "ack"}) || !slices.Equal(outcomes, []string{"ask lost"}) {
+			t.Errorf("the broker was told %v, outcomes %q: want one extension, one ack, lost once", s.told, outcomes)
+		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -36,9 +37,10 @@ func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
 func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
-	w.log = c.log.With("message_id", d.ID)
+	log := c.log.With("message_id", d.ID)
+	c.named(w, w.job, log)
 	m, err := c.cfg.decode(ctx, d.Message)
-	w.job = cmp.Or(m.job, "unknown")
+	c.named(w, cmp.Or(m.job, w.job), log)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
@@ -48,7 +50,8 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 		c.deadLetter(ctx, w, err.Error())
 		return false
 	}
-	w.handler, w.log, w.in = m.handler, w.log.With("job", m.job, "key", m.in.Key.String()), m.in
+	w.handler, w.in = m.handler, m.in
+	c.named(w, m.job, log.With("job", m.job, "key", m.in.Key.String()))
 	w.request = ledger.Request{
 		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)}
 	return true
@@ -58,8 +61,8 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Handler) {
 	w := c.begin(nil)
 	defer c.end(w)
-	w.job, w.handler = s.Action, h
-	w.log = c.log.With("job", s.Action, "key", s.Key.Text, "message_id", "")
+	w.handler = h
+	c.named(w, s.Action, c.log.With("job", s.Action, "key", s.Key.Text, "message_id", ""))
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(ctx, paid, w, v)
@@ -100,7 +103,7 @@ func (c *Consumer) process(ctx, paid context.Context, w *work) {
 		if again == nil || !c.wait(ctx, w, *again) {
 			return
 		}
-		w.log = log
+		c.named(w, w.job, log)
 	}
 }
 
@@ -244,14 +247,17 @@ func mismatch(r *ledger.Request, claimed *ledger.Claimed) string {
 // work is one delivery or job in hand.
 type work struct {
 	held        *held // nil: the ledger carries it
-	job         string
 	handler     *job.Handler
 	in          job.Input
 	request     ledger.Request // of its claims; each is given a token of its own
-	log         *slog.Logger
 	since       time.Time
-	undecodable error // the stored input does not decode any more
-	tried       bool  // a run on this delivery ended in an error
+	undecodable error       // the stored input does not decode any more
+	tried       atomic.Bool // a run on this delivery ended in an error
+
+	// Written under Consumer.mu by whoever works on it, who alone reads them without it. The
+	// keeper and a drain speak of it too, with called.
+	job string
+	log *slog.Logger
 
 	// Guarded by Consumer.mu:
 	lease   *ledger.Lease           // nil: not claimed
@@ -261,7 +267,7 @@ type work struct {
 
 // begin takes something in hand, with the slot that its caller took for it.
 func (c *Consumer) begin(h *held) *work {
-	w := &work{held: h, since: time.Now(), log: c.log}
+	w := &work{held: h, since: time.Now(), job: "unknown", log: c.log}
 	c.count(func() { c.active[w] = struct{}{} })
 	if at, _, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
 		c.wakeKeeper()
@@ -308,6 +314,20 @@ func (c *Consumer) each(f func(*work)) {
 	for _, w := range all {
 		f(w)
 	}
+}
+
+// named sets what the work is called in metrics and in the log.
+func (c *Consumer) named(w *work, job string, log *slog.Logger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.job, w.log = job, log
+}
+
+// called is what was named, for others than who works on it.
+func (c *Consumer) called(w *work) (job string, log *slog.Logger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.job, w.log
 }
 
 // owns sets what the work may change, and how to stop it.

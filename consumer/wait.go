@@ -51,7 +51,9 @@ func jitter(d time.Duration) time.Duration {
 // slot is free afterwards it is given back too, for a worker that has one. It reports
 // whether to look again.
 func (c *Consumer) wait(ctx context.Context, w *work, l later) (again bool) {
-	w.tried = w.tried || !l.unused
+	if !l.unused {
+		w.tried.Store(true)
+	}
 	if l.in >= shortWait || w.held == nil || !c.giveSlot(w) {
 		c.nack(ctx, w, l.in, l.unused)
 		return false
@@ -62,7 +64,7 @@ func (c *Consumer) wait(ctx context.Context, w *work, l later) (again bool) {
 		c.nack(ctx, w, 0, l.unused)
 		return false
 	}
-	if w.tried {
+	if w.tried.Load() {
 		w.since = time.Now() // the next run waited from here
 	}
 	return !w.held.gone() // the message may be in other hands: they will look
