@@ -359,7 +359,7 @@ func TestTooLarge(t *testing.T) {
 			}))
 			defer srv.Close()
 			f := &fake{}
-			got := ask(t, testRun(t, f, nil), "openai", 60*time.Second, func(ctx context.Context, a *Attempt) (string, error) {
+			got := ask(t, testRun(t, f, nil), "openai", 5*time.Minute, func(ctx context.Context, a *Attempt) (string, error) {
 				return post(ctx, a.HTTP(), srv.URL, "{}")
 			})
 			row := f.one(t)
