@@ -71,6 +71,8 @@ var rules = map[string]row{
 
 	"cmd/worker": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
 		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
+	"cmd/worker/audit": {own: []string{"ledger"},
+		why: "it reads logs before anything of ours is adopted: of the ledger it has the type of money, and no store"},
 	"cmd/worker/...": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
 		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
 
