@@ -92,7 +92,7 @@ func (c *call) report(err error) int {
 type kongExit int
 
 func (c *call) parse() (*kong.Context, error) {
-	k, err := kong.New(&c.commands, kong.Name("worker"), kong.Writers(c.Stdout, c.Stderr),
+	k, err := kong.New(&c.commands, kong.Name("worker"), fieldDefaults(), kong.Writers(c.Stdout, c.Stderr),
 		kong.Exit(func(code int) { panic(kongExit(code)) }), kong.UsageOnError(),
 		kong.Description("Runs paid AI jobs from a queue so that each is paid once.\n\nFlags go before the environment (PAIDONCE_LEDGER_URL and the like), which goes before the file, which goes before the defaults; `worker config show` says which it was. Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 findings or not found."))
 	if err != nil {

@@ -21,7 +21,8 @@ type commands struct {
 		Resolve resolveCommand `cmd:"" help:"Decide about an unknown job: it happened and this is the answer, it never happened, or give up."`
 		Cancel  cancelCommand  `cmd:"" help:"Cancel a job; a running one ends at its next call."`
 	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
-	DLQ struct {
+	Audit auditCommand `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
+	DLQ   struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
