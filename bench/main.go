@@ -7,8 +7,8 @@
 //	go run . inflight       all messages are calls under way: what one costs
 //	go run . short          a little of drain and storm, in a few minutes
 //
-// It starts the Postgres and the RabbitMQ that it needs, on free ports of loopback, and
-// stops them again. Both sync to the disk that holds temporary files, and Postgres commits
+// It starts the Postgres, the RabbitMQ and the Redis (for asynq) that it needs, on free ports of
+// loopback, and stops them again. The first two sync to the disk that holds temporary files, and Postgres commits
 // synchronously; -cloud puts a slower disk and a longer way before it. Every system is a
 // process of its own (this program again), so that its memory and its CPU are its own; they take
 // turns, and of each number the median counts. A run in which a job was paid twice,
@@ -57,10 +57,10 @@ func command(ctx context.Context, args []string) error {
 	return fmt.Errorf("there is nothing to measure by the name of %s", args[0])
 }
 
-// short measures enough to see that nothing is badly wrong.
+// short measures enough to see that nothing is badly wrong, with nothing that the tests do not need.
 func short(ctx context.Context) error {
-	for _, mode := range []string{modeDrain, modeStorm} {
-		o, err := parse(mode, []string{"-n", "3000", "-reps", "1"})
+	for _, args := range [][]string{{modeDrain, "-sys", "paidonce,naive,rivertx,river"}, {modeStorm}} {
+		o, err := parse(args[0], append(args[1:], "-n", "3000", "-reps", "1"))
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ const (
 
 // usual are the systems that a mode compares unless others are named.
 var usual = map[string]string{
-	modeDrain:    "paidonce,naive,rivertx,river",
-	modeRate:     "paidonce,naive,rivertx,river",
+	modeDrain:    "paidonce,naive,rivertx,river,watermill,asynq,dbos",
+	modeRate:     "paidonce,naive,rivertx,river,watermill,asynq,dbos",
 	modeStorm:    "paidonce,naive",
 	modeInflight: "paidonce,naive,river",
 }

@@ -30,6 +30,7 @@ type plan struct {
 	Size     int           // of a result, in bytes
 	Postgres string        // URL of a database of its own
 	AMQP     string        // URL of a virtual host of its own
+	Redis    string        // address of a server, for a system that needs one
 }
 
 // system is one way to do the work.
@@ -37,6 +38,7 @@ type system struct {
 	about string // for the legend
 	// unique: a message whose key came before is refused when it is sent, so it is never worked on.
 	unique bool
+	redis  bool // it needs one
 	// prepare makes the system's tables in an empty database, and returns how messages get to it.
 	prepare func(ctx context.Context, p plan) (publisher, error)
 	// work begins to work, in a process of its own, and says what it does by w.handle and w.settled.
@@ -47,10 +49,13 @@ type system struct {
 
 // systems by their names. "paidonce" is what the others are compared with.
 var systems = map[string]system{
-	"paidonce": ours,
-	"naive":    naive,
-	"river":    riverAsync,
-	"rivertx":  riverTx,
+	"paidonce":  ours,
+	"naive":     naive,
+	"river":     riverAsync,
+	"rivertx":   riverTx,
+	"watermill": watermillRouter,
+	"asynq":     asynqServer,
+	"dbos":      dbosWorkflow,
 }
 
 func systemNames() []string { return slices.Sorted(maps.Keys(systems)) }

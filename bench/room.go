@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	_ "embed"
@@ -71,7 +72,8 @@ type bed struct {
 	postgres *pgtest.Server
 	rabbit   *rabbittest.Server
 	admin    *pgx.Conn
-	pids     struct{ postgres, rabbit int }
+	redis    string // its address, if a system needs it
+	pids     struct{ postgres, rabbit, redis int }
 }
 
 // adminName is the application name of our own connection.
@@ -95,6 +97,11 @@ func makeBed(ctx context.Context, o options) (b *bed, err error) {
 	}
 	b.rabbit = rabbittest.StartOnDisk(b)
 	b.pids.rabbit = b.rabbit.PID()
+	if slices.ContainsFunc(o.systems, func(name string) bool { return systems[name].redis }) {
+		if b.redis, b.pids.redis, err = startRedis(ctx, &b.room); err != nil {
+			return b, err
+		}
+	}
 	cfg, err := pgx.ParseConfig(b.postgres.URL(b))
 	if err != nil {
 		return b, err

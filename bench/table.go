@@ -41,7 +41,7 @@ var columns = []column{
 	{"fsync/job", func(o outcome) float64 { return o.fsyncs / float64(o.jobs) }, "%.3f"},
 	{"WAL B/job", func(o outcome) float64 { return o.wal / float64(o.jobs) }, "%.0f"},
 	{"pg us", perJob(func(o outcome) float64 { return o.postgres }), "%.0f"},
-	{"broker us", perJob(func(o outcome) float64 { return o.rabbit }), "%.0f"},
+	{"broker us", perJob(func(o outcome) float64 { return o.broker }), "%.0f"},
 	{"worker us", perJob(func(o outcome) float64 { return o.CPU }), "%.0f"},
 	{"conns", func(o outcome) float64 { return o.conns }, "%.0f"},
 	{"RSS MB", func(o outcome) float64 { return float64(o.Memory) / 1024 }, "%.0f"},

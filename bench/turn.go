@@ -20,7 +20,7 @@ type outcome struct {
 	jobs     int // distinct keys
 	messages int // that reach the worker
 	postgres float64
-	rabbit   float64
+	broker   float64
 	fsyncs   float64
 	wal      float64 // bytes
 	conns    float64 // most to Postgres at a time
@@ -46,7 +46,7 @@ func newTurn(ctx context.Context, b *bed, o options, name string, ms []doc, dist
 	defer refused(&err)
 	t = &turn{room: room{name: name}, bed: b, o: o, sys: systems[name], ms: ms}
 	t.plan = plan{System: name, Mode: o.mode, Messages: len(ms), Distinct: distinct, Handlers: o.handlers, Conns: o.conns,
-		Work: o.work, Hold: o.hold, Size: o.size, Postgres: b.postgres.URL(&t.room), AMQP: b.rabbit.VHost(&t.room)}
+		Work: o.work, Hold: o.hold, Size: o.size, Postgres: b.postgres.URL(&t.room), AMQP: b.rabbit.VHost(&t.room), Redis: b.redis}
 	if t.sys.unique {
 		t.plan.Messages = distinct
 	}
@@ -79,7 +79,7 @@ func (t *turn) run(ctx context.Context) (outcome, error) {
 		return t.out, err
 	}
 	t.out.jobs, t.out.messages = t.plan.Distinct, t.plan.Messages
-	t.out.postgres, t.out.rabbit = (after.postgres - before.postgres).Seconds(), (after.rabbit - before.rabbit).Seconds()
+	t.out.postgres, t.out.broker = (after.postgres - before.postgres).Seconds(), (after.broker - before.broker).Seconds()
 	t.out.fsyncs, t.out.wal = float64(after.fsyncs-before.fsyncs), float64(after.wal-before.wal)
 	if t.plan.Mode == modeInflight {
 		return t.out, nil
@@ -101,7 +101,7 @@ func (t *turn) settle(ctx context.Context) error {
 
 // snapshot is what the servers have used since they started.
 type snapshot struct {
-	postgres, rabbit time.Duration
+	postgres, broker time.Duration
 	fsyncs, wal      int64
 }
 
@@ -110,7 +110,11 @@ func (t *turn) look(ctx context.Context) (s snapshot, err error) {
 	if s.postgres, err = cpu(t.bed.pids.postgres); err != nil {
 		return s, err
 	}
-	if s.rabbit, err = cpu(t.bed.pids.rabbit); err != nil {
+	broker := t.bed.pids.rabbit
+	if t.sys.redis {
+		broker = t.bed.pids.redis
+	}
+	if s.broker, err = cpu(broker); err != nil {
 		return s, err
 	}
 	time.Sleep(time.Second)
