@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -50,9 +51,9 @@ const (
 )
 
 // Run reads the sources and reports. An error beside a report says what is missing in it: a source that
-// broke off (PO561). Without one nothing could be told.
+// broke off (PO561), or most of the lines (PO565). Without one nothing could be told.
 func Run(ctx context.Context, sources []Source, o Options) (*Report, error) {
-	a := &auditor{Options: o, sources: sources, sorter: sorter{folder: o.Temp, memory: cmp.Or(o.Memory, defaultMemory)}}
+	a := &auditor{Options: o, sources: sources, sorter: sorter{folder: cmp.Or(o.Temp, os.TempDir()), memory: cmp.Or(o.Memory, defaultMemory)}}
 	for _, s := range sources {
 		if a.size += s.Size; s.Size == 0 {
 			a.size = -1 << 62
@@ -110,6 +111,9 @@ func (a *auditor) run(ctx context.Context) (*Report, error) {
 	if err := n.total(all); err != nil {
 		return nil, err
 	}
+	if r.BadLines > r.Lines/2 {
+		broken = errors.Join(broken, fmt.Errorf("PO565 %d of %d lines cannot be read, so that the report says little", r.BadLines, r.Lines))
+	}
 	return r, broken
 }
 
@@ -159,7 +163,7 @@ func (a *auditor) nothing(all *tally) error {
 		return errors.New("PO564 the logs are empty")
 	case r.BadLines == r.Lines:
 		f := r.Faults[0]
-		return fmt.Errorf("PO564 no line is a JSON object; line %d of %s: %s. A log that is one JSON array, or indented, becomes lines by jq -c '.[]? // .'", f.Line, f.File, f.Text)
+		return fmt.Errorf("PO564 no line is a JSON object; line %d of %s: %s. JSON that is indented, or one array in one line, becomes lines by jq -c 'if type == \"array\" then .[] else . end'", f.Line, f.File, f.Text)
 	case r.Calls == 0:
 		return fmt.Errorf("PO564 no line tells of a model call; name the fields with --input, --model and --cost. Those of the first line are %s", strings.Join(all.names, ", "))
 	}
@@ -254,7 +258,7 @@ func (a *auditor) block(b block) *tally {
 		} else {
 			text = nil
 		}
-		if l = bytes.TrimSpace(l); len(l) > 0 {
+		if l = element(l); len(l) > 0 {
 			a.line(t, l, b.source, line)
 		}
 	}
@@ -263,6 +267,15 @@ func (a *auditor) block(b block) *tally {
 		a.fault(t, b.source, n, fmt.Sprintf("it is longer than %d MB", maxLine>>20))
 	}
 	return t
+}
+
+// element is a line without white space, and without what an array that has an element a line puts around them.
+func element(line []byte) []byte {
+	line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+	if string(line) == "[" || string(line) == "]" {
+		return nil
+	}
+	return line
 }
 
 // place orders lines as they stand in the sources.

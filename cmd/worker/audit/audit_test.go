@@ -205,6 +205,7 @@ func TestSources(t *testing.T) {
 	for name, text := range map[string]string{
 		"gzip":               zipped.String(),
 		"two parts of gzip":  zipped.String() + string(gzipped(t, "")),
+		"an array":           "[\n" + strings.ReplaceAll(twice, "\n", ",\n") + "]\n",
 		"CRLF":               strings.ReplaceAll(twice, "\n", "\r\n"),
 		"byte order mark":    "\xef\xbb\xbf" + twice,
 		"no last line's end": strings.TrimSuffix(twice, "\n"),
@@ -239,7 +240,10 @@ func TestBadLines(t *testing.T) {
 	long := `{"input":"` + strings.Repeat("x", 17<<20) + `"}`
 	big := `{"input":"` + strings.Repeat("x", 10<<20) + `"}`
 	text := strings.Join([]string{"garbage", `{"input":"x"}`, `{"input":`, `[1]`, "{\"input\":\"\xe9\"}", long, `{"level":"info","msg":"started"}`, `{"input":"x"}`, "null", strings.Repeat(`{"input":`, 20_000), big}, "\n")
-	r := run(t, options(), text)
+	r, err := audit.Run(t.Context(), []audit.Source{log("a.jsonl", text)}, options())
+	if err == nil || err.Error() != "PO565 7 of 11 lines cannot be read, so that the report says little" {
+		t.Errorf("error %v", err)
+	}
 	if r.Lines != 11 || r.BadLines != 7 || r.OtherLines != 1 || r.Calls != 3 || r.Repeated != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -257,7 +261,7 @@ func TestNothing(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":           {"", "PO564 the logs are empty"},
 		"blank":           {" \n\r\n", "PO564 the logs are empty"},
-		"an array":        {"[\n" + `{"input":"x"},` + "\n]", "jq -c '.[]? // .'"},
+		"indented":        {"{\n \"input\": \"x\"\n}\n", "becomes lines by jq -c"},
 		"garbage":         {"a\nb\n", "PO564 no line is a JSON object; line 1 of a.jsonl: it is no JSON object"},
 		"another log":     {`{"msg":"x","lev\u001b[2Jel":1}`, "PO564 no line tells of a model call; name the fields with --input, --model and --cost. Those of the first line are lev\ufffd[2Jel, msg"},
 		"no identity":     {`{"model":"m","question":"x"}`, "Those of the first line are model, question"},
