@@ -164,7 +164,7 @@ func TestPurgeCommand(t *testing.T) {
 }
 
 // script is a ledger whose purges are written down; each one is a list of steps, which ends with
-// an error or without.
+// an error or without. The step after a duration takes so much longer.
 type script struct {
 	*ledgermemory.Ledger
 	purges [][]any
@@ -181,6 +181,10 @@ func (s *script) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 		steps := s.purges[0]
 		s.purges = s.purges[1:]
 		for _, step := range steps {
+			if d, ok := step.(time.Duration); ok {
+				time.Sleep(d)
+				continue
+			}
 			time.Sleep(100 * time.Millisecond)
 			err, _ := step.(error)
 			st, _ := step.(ledger.PurgeStep)
@@ -265,6 +269,7 @@ func TestPurgesEveryHour(t *testing.T) {
 			{ledger.PurgeStep{Keys: 7, Rows: 20}, ledger.PurgeStep{Partition: "result_20260105", Rows: 1000}, ledger.PurgeStep{Moved: 3}},
 			{errors.New("the server is away")},
 			{ledger.PurgeStep{Partition: "result_20260112", InUse: true}, ledger.PurgeStep{InUse: true}},
+			{ledger.PurgeStep{Partition: "result_20260119"}},
 		}}
 		w, log := purging(t, s)
 		start := time.Now()
@@ -293,26 +298,41 @@ func TestPurgesEveryHour(t *testing.T) {
 			"level=INFO msg=purged keys=7 rows=1020 moved=3 partitions=[result_20260105]",
 			`level=WARN msg="PO517 the purge broke off; it is tried again" error="the server is away" in=`,
 			`level=WARN msg="PO518 others held what is past its retention for too long; it is tried again" in_use="[result_20260112 rows]" in=`,
+			"level=INFO msg=purged keys=0 rows=0 moved=0 partitions=[result_20260119]",
 		} {
-			if len(lines) != 3 || !strings.Contains(lines[i], want) {
+			if len(lines) != 4 || !strings.Contains(lines[i], want) {
 				t.Errorf("line %d of %d lacks %s:\n%s", i+1, len(lines), want, log.String())
 			}
 		}
 	})
 }
 
-// TestPurgeRests: a purge leaves others at least as much time as it takes.
+// TestPurgeEndsWithTheWorker: that one broke off for it is nothing to tell.
+func TestPurgeEndsWithTheWorker(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		w, log := purging(t, &script{Ledger: ledgermemory.New(), purges: [][]any{{time.Hour, ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}}}})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		w.purges(ctx)
+		if log.String() != "" {
+			t.Errorf("it says\n%s", log.String())
+		}
+	})
+}
+
+// TestPurgeRests: a purge leaves others as much time as it takes, up to a second at a time.
 func TestPurgeRests(t *testing.T) {
 	t.Chdir(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{Ledger: ledgermemory.New(), purges: [][]any{{ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}}}}
+		s := &script{Ledger: ledgermemory.New(), purges: [][]any{{ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}, 3 * time.Second, ledger.PurgeStep{Keys: 1}, ledger.PurgeStep{Keys: 1}}}}
 		w, _ := purging(t, s)
 		var at []time.Duration
 		start := time.Now()
 		if err := purge(t.Context(), s, w.cfg, func(ledger.PurgeStep) { at = append(at, time.Since(start)) }); err != nil {
 			t.Fatal(err)
 		}
-		if want := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond}; !slices.Equal(at, want) {
+		if want := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 3500 * time.Millisecond, 4600 * time.Millisecond}; !slices.Equal(at, want) {
 			t.Errorf("steps at %v, want %v", at, want)
 		}
 	})
