@@ -54,12 +54,15 @@ var rules = map[string]row{
 	"ledger/...": {own: []string{"ledger"},
 		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
 
-	"job": {own: []string{"ledger"}, tests: []string{openai, anthropic},
+	"prices": {own: []string{"ledger"},
+		why: "whoever reads a bill can price a call with it: standard library and the type of money alone"},
+
+	"job": {own: []string{"ledger", "prices"}, tests: []string{openai, anthropic},
 		why: "every handler imports it: no driver, no SDK and no broker may come with it"},
 	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
 		why: "a test kit for users' handlers runs on the memory backends, without a service"},
 
-	"consumer": {own: []string{"broker", "ledger", "job"}, modules: []string{backoff}, tests: []string{aws},
+	"consumer": {own: []string{"broker", "ledger", "job", "prices"}, modules: []string{backoff}, tests: []string{aws},
 		why: "it runs on any broker and any ledger, so it knows their interfaces only"},
 	"consumer/prom": {own: []string{"consumer", "job", "ledger", "broker"}, modules: []string{prometheus},
 		why: "the only package that knows Prometheus"},
