@@ -13,6 +13,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
 )
 
 // Config is what a consumer is made of. A zero field has the default that its
@@ -78,6 +79,8 @@ type Config struct {
 	// Default: a third of Lease, at most 15 s.
 	Tick time.Duration
 
+	// Prices say what calls cost. Default: the table that this version brings along.
+	Prices *prices.Table
 	// Wire is the base of guarded requests, as job.RunConfig has it. nil: Go's defaults.
 	Wire *http.Transport
 	// Trace is told what happens. Its zero value hears nothing.
@@ -110,6 +113,9 @@ func (c Config) withDefaults() Config {
 	c.Grace = cmp.Or(c.Grace, max(10*time.Minute, 2*c.Retry.Ceil))
 	c.Tick = cmp.Or(c.Tick, min(c.Lease/3, 15*time.Second))
 	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Prices == nil {
+		c.Prices = prices.Builtin()
+	}
 	return c
 }
 

@@ -59,6 +59,7 @@ type Consumer struct {
 	hurry      chan struct{}  // closed: the drain waits no longer
 	hurryOnce  sync.Once
 	deadOnce   sync.Once // it was said that there is no dead-letter queue
+	unpriced   sync.Map  // providers and models whose cost nobody knows, which was said
 }
 
 // Status is what a readiness probe wants to know.

@@ -43,7 +43,7 @@ func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.R
 	lease, _ := c.owned(w)
 	return job.NewRun(job.RunConfig{
 		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
-		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Log: w.log,
+		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
 		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 }
@@ -80,6 +80,9 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
 			c.ack(ctx, w)
+			if run.MayWaste() {
+				c.wasted(ctx, w)
+			}
 			return ledger.Done, nil
 		}
 	}

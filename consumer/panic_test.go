@@ -47,13 +47,14 @@ func TestPanicOfATrace(t *testing.T) {
 		r.call.Reconcile = func(context.Context, job.Open) (string, job.Finding, error) {
 			return "answer to lost", job.Happened, nil
 		}
+		r.wasting("twice")
 		var trace consumer.Trace
 		fields := reflect.ValueOf(&trace).Elem()
 		for _, f := range fields.Fields() {
 			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { panic("boom") }))
 		}
 		var log bytes.Buffer
-		r.send("1", "lost")
+		r.send("1", "lost", "twice")
 		a := r.start("a", func(c *consumer.Config) { c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(10 * time.Minute)
 		r.send("1")
@@ -61,6 +62,7 @@ func TestPanicOfATrace(t *testing.T) {
 		r.end(a)
 		r.want("1", done1)
 		r.want("lost", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		r.want("twice", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received, ledger.Received}})
 		r.queue(memory.Depth{})
 		for f := range fields.Fields() {
 			line := `msg="trace panicked; said once" worker=a function=` + f.Name + " panic=boom stack="

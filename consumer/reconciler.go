@@ -129,7 +129,7 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 func (c *Consumer) find(ctx context.Context, call job.CallInfo, a ledger.Adopted, at ledger.AttemptRow) string {
 	lctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	resp, finding, err := lookup(lctx, call, job.Open{
+	found, err := lookup(lctx, call, job.Open{
 		Key: a.Lease.Key, Input: a.Input, Attempt: at.ID, ClientRequestID: at.ClientRequestID, ProviderRequestID: at.Evidence.ProviderRequestID,
 		ObjectID: at.Evidence.ObjectID, Route: at.Route, Model: at.Model, SentAt: at.SentAt})
 	if err != nil {
@@ -137,20 +137,28 @@ func (c *Consumer) find(ctx context.Context, call job.CallInfo, a ledger.Adopted
 		return "error"
 	}
 	e := ledger.Evidence{By: ledger.ByReconciler, Who: c.cfg.Name, AskedAt: a.Now, SettleWindow: c.cfg.SettleWindow, Class: "reconciled"}
-	switch finding {
+	switch found.Finding {
 	case job.Happened:
-		e.State, e.Response = ledger.Received, resp
+		e.State, e.Response, e.ObjectID, e.Usage = ledger.Received, found.Response, found.ObjectID, found.Usage
+		found.Call.Provider, found.Call.Model, found.Call.At = at.Provider, at.Model, at.SentAt
+		if e.Cost = c.price(found.Call); e.Cost != nil {
+			e.CostSource = job.Computed
+		}
 	case job.Absent:
 		e.State, e.Reason = ledger.NotSent, "the provider does not know it"
 	default:
-		return finding.String()
+		return found.Finding.String()
 	}
 	sctx, cancel := settling(ctx)
 	defer cancel()
-	_, err = c.store.Settle(sctx, ledger.AttemptID{Tenant: a.Lease.Key.Tenant, Job: a.Lease.Job, ID: at.ID}, e)
+	settled, err := c.store.Settle(sctx, ledger.AttemptID{Tenant: a.Lease.Key.Tenant, Job: a.Lease.Job, ID: at.ID}, e)
 	switch {
+	case err == nil && e.State == ledger.Received:
+		c.trace.found(a.Action, job.Seen{Call: at.Call.Name, Route: at.Route, Provider: at.Provider, Model: at.Model, State: e.State, Class: e.Class,
+			Usage: e.Usage, Cost: e.Cost, Surplus: settled.Surplus})
+		return found.Finding.String()
 	case err == nil || errors.Is(err, ledger.ErrState): // settled meanwhile, at least as well
-		return finding.String()
+		return found.Finding.String()
 	case errors.Is(err, ledger.ErrTooEarly):
 		return "too_early"
 	}
@@ -159,16 +167,16 @@ func (c *Consumer) find(ctx context.Context, call job.CallInfo, a ledger.Adopted
 }
 
 // lookup runs the user's Reconcile; a panic of it is an error.
-func lookup(ctx context.Context, call job.CallInfo, o job.Open) (r *ledger.Response, f job.Finding, err error) {
+func lookup(ctx context.Context, call job.CallInfo, o job.Open) (f job.Found, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			r, f, err = nil, job.CannotTell, &job.PanicError{Value: v}
+			f, err = job.Found{}, &job.PanicError{Value: v}
 		}
 	}()
-	if r, f, err = call.Reconcile(ctx, o); f < job.CannotTell || f > job.Absent {
-		return nil, job.CannotTell, fmt.Errorf("PO343 there is no finding %d", f)
+	if f, err = call.Reconcile(ctx, o); f.Finding < job.CannotTell || f.Finding > job.Absent {
+		return job.Found{}, fmt.Errorf("PO343 there is no finding %d", f.Finding)
 	}
-	return r, f, err
+	return f, err
 }
 
 // stricter of two policies: hold before fail before replay, and fewer replays.

@@ -29,6 +29,11 @@ type Trace struct {
 	Avoided func(job, cause string, cost *ledger.Nano)
 	// Called: an attempt ended, or a saved answer was played back.
 	Called func(job string, s job.Seen)
+	// Found: a reconciler found the answer of an attempt that had ended without one.
+	Found func(job string, s job.Seen)
+	// Wasted: a job was done without this answer, which had been paid for. An answer that came after
+	// that is told by Called or Found alone, as surplus.
+	Wasted func(job string, cost ledger.Nano)
 	// Ended: a run ended. state is the job's afterwards; waited is from the delivery to
 	// the start of the handler.
 	Ended func(job string, state ledger.State, waited, took time.Duration)
@@ -91,6 +96,20 @@ func (t *tracer) called(job string, s job.Seen) {
 	if t.Called != nil {
 		defer t.guard("Called")
 		t.Called(job, s)
+	}
+}
+
+func (t *tracer) found(job string, s job.Seen) {
+	if t.Found != nil {
+		defer t.guard("Found")
+		t.Found(job, s)
+	}
+}
+
+func (t *tracer) wasted(job string, cost ledger.Nano) {
+	if t.Wasted != nil {
+		defer t.guard("Wasted")
+		t.Wasted(job, cost)
 	}
 }
 

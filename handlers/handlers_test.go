@@ -210,21 +210,26 @@ func TestLostAnswer(t *testing.T) {
 					t.Fatalf("no call %s", c.call)
 				}
 				open := job.Open{Key: j.Key, Attempt: j.Attempts[0].ID, ClientRequestID: j.Attempts[0].ClientRequestID, Route: "only", Model: "a-model"}
-				resp, found, err := call.Reconcile(t.Context(), open)
+				found, err := call.Reconcile(t.Context(), open)
 				if via == provider.Anthropic {
-					if found != job.CannotTell || err != nil {
-						t.Fatalf("finding %s, %v", found, err)
+					if found.Finding != job.CannotTell || err != nil {
+						t.Fatalf("finding %s, %v", found.Finding, err)
 					}
 					return
 				}
-				if err != nil || found != job.Happened {
-					t.Fatalf("finding %s, %v", found, err)
+				if err != nil || found.Finding != job.Happened {
+					t.Fatalf("finding %s, %v", found.Finding, err)
 				}
-				if err := call.Reads(resp.Body); err != nil {
+				line, u := b.models.Bill()[0], found.Call.Usage
+				if found.ObjectID != line.ObjectID || found.Call.Answered != line.Model || found.Call.NoUsage ||
+					u.In != line.In || u.CacheRead != line.Cached || u.Out != line.Out || u.In == 0 || *found.Usage.In != u.In {
+					t.Errorf("found %+v, the bill says %+v", found, line)
+				}
+				if err := call.Reads(found.Response.Body); err != nil {
 					t.Errorf("the answer found does not read: %v", err)
 				}
 				id := ledger.AttemptID{Tenant: "acme", Job: j.ID, ID: j.Attempts[0].ID}
-				if _, err := b.ledger.Settle(t.Context(), id, ledger.Evidence{State: ledger.Received, By: ledger.ByReconciler, Response: resp}); err != nil {
+				if _, err := b.ledger.Settle(t.Context(), id, ledger.Evidence{State: ledger.Received, By: ledger.ByReconciler, Response: found.Response}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := b.run(c.name, c.body); err != nil {
@@ -235,8 +240,8 @@ func TestLostAnswer(t *testing.T) {
 				}
 				// Another attempt is not in the store, which proves nothing.
 				open.ClientRequestID = ledger.NewID().String()
-				if _, found, err = call.Reconcile(t.Context(), open); found != job.CannotTell || err != nil {
-					t.Errorf("finding %s, %v for an attempt that is not there", found, err)
+				if found, err = call.Reconcile(t.Context(), open); found.Finding != job.CannotTell || err != nil {
+					t.Errorf("finding %s, %v for an attempt that is not there", found.Finding, err)
 				}
 			})
 		}

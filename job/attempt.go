@@ -34,6 +34,7 @@ type outcome struct {
 	again    again           // what the call may do next, when there is no answer
 	wait     time.Duration   // the provider's Retry-After; 0: none
 	err      error           // what to tell the user; nil when received
+	surplus  bool            // received, and the job did not need it any more
 }
 
 // again says what helps against an outcome.
@@ -176,8 +177,9 @@ func (a *Attempt) capture(ctx context.Context, o outcome) {
 	if err != nil {
 		o.err = errors.Join(o.err, fmt.Errorf("recording what call %s got: %w", a.spec.Call.Name, err))
 		o.evidence.State, o.evidence.Class = ledger.Sent, "unrecorded"
+		o.evidence.Cost, o.evidence.CostSource = nil, "" // it is not booked
 	}
-	if s.Surplus {
+	if o.surplus = s.Surplus; o.surplus {
 		a.run.cfg.Log.WarnContext(ctx, "paid answer not needed any more", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String())
 	}
 	a.finish(o)
@@ -206,6 +208,18 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 		a.run.saw(a, *a.out)
 	}
 	return a.out
+}
+
+// price puts into the evidence what an answer cost, if anybody knows.
+func (a *Attempt) price(e *ledger.Evidence, b *bill) {
+	c := b.call()
+	a.mu.Lock()
+	c.At = a.gated
+	a.mu.Unlock()
+	c.Provider, c.Model = a.spec.Provider, a.spec.Model
+	if cost := a.run.cfg.Price(c); cost != nil {
+		e.Cost, e.CostSource = cost, Computed
+	}
 }
 
 // note adds evidence to an attempt that stays open. It gives up with ctx: what it
@@ -242,5 +256,5 @@ func manualOutcome(value any, err error) outcome {
 
 func (r *Run) saw(a *Attempt, o outcome) {
 	r.cfg.Saw(Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
-		State: o.evidence.State, Class: o.evidence.Class, Took: time.Since(a.gated), Usage: o.evidence.Usage, Cost: o.evidence.Cost})
+		State: o.evidence.State, Class: o.evidence.Class, Took: time.Since(a.gated), Usage: o.evidence.Usage, Cost: o.evidence.Cost, Surplus: o.surplus})
 }

@@ -43,7 +43,7 @@ type exchange struct {
 	status    int
 	requestID string
 	objectID  string
-	usage     ledger.Usage
+	bill      bill
 	tee       *tee   // of an event stream
 	noteDone  func() // ends the note of a stream's id; nil: there is none
 }
@@ -204,9 +204,7 @@ func (x *exchange) whole(resp *http.Response, media string) {
 	body, err := readAnswer(resp)
 	d, isObject := readDocument(body)
 	x.objectID = d.objectID()
-	if t := d.tally(); t != nil {
-		x.usage = t.usage()
-	}
+	x.bill = d.bill()
 	var o outcome
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -262,6 +260,7 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 func (x *exchange) received(resp *http.Response, body []byte) outcome {
 	e := x.evidence(ledger.Received, "done")
 	e.Response = encodeResponse(resp.StatusCode, resp.Header, body)
+	x.a.price(&e, &x.bill)
 	return outcome{evidence: e}
 }
 
@@ -277,7 +276,11 @@ func (x *exchange) faulted(d document) outcome {
 	if in.Type == "overloaded_error" {
 		class = "overloaded"
 	}
-	return outcome{evidence: x.evidence(ledger.FailedAttempt, class), again: soon,
+	e := x.evidence(ledger.FailedAttempt, class)
+	if b := d.bill(); b.told() { // not of a stream's beginning, whose counts are not the last ones
+		x.a.price(&e, &b)
+	}
+	return outcome{evidence: e, again: soon,
 		err: fmt.Errorf("PO372 %s broke off the answer%s%s (billed: maybe)", x.host(), colon(clean(cmp.Or(in.Message, in.Type), maxText)), x.named())}
 }
 
@@ -289,7 +292,7 @@ func (x *exchange) unknown(class string, err error) outcome {
 
 // evidence is what was seen so far.
 func (x *exchange) evidence(state ledger.AttemptState, class string) ledger.Evidence {
-	e := ledger.Evidence{State: state, Class: class, Status: x.status, ProviderRequestID: x.requestID, ObjectID: x.objectID, Usage: x.usage}
+	e := ledger.Evidence{State: state, Class: class, Status: x.status, ProviderRequestID: x.requestID, ObjectID: x.objectID, Usage: x.bill.tally.usage()}
 	x.a.mu.Lock()
 	defer x.a.mu.Unlock()
 	if at := x.firstByte.Load(); at > 0 && !x.a.gated.IsZero() {

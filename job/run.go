@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
 )
 
 // Run is one execution of a handler under one lease. It is safe for use by many
@@ -27,6 +28,7 @@ type Run struct {
 	sticky  error
 	flights map[ledger.CallRef]*flight
 	open    map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
+	begun   int                  // attempts
 }
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
@@ -54,6 +56,8 @@ type RunConfig struct {
 	// DisableCompression and MaxResponseHeaderBytes count. Times are limited by the
 	// route's timeout. nil: Go's defaults.
 	Wire *http.Transport
+	// Price is what an answered call cost, nil when nobody knows. nil: nobody ever does.
+	Price func(prices.Call) *ledger.Nano
 	// Log is the run's own logger. nil: discarded.
 	Log *slog.Logger
 	// Saw is told of every finished attempt and every answer played back. nil: nobody.
@@ -68,9 +72,13 @@ type Seen struct {
 	Class    string
 	Took     time.Duration // from the send to the end
 	Usage    ledger.Usage
-	Cost     *ledger.Nano
-	Replayed bool // a saved answer was used; nothing was sent
+	Cost     *ledger.Nano // booked; nil: unknown
+	Replayed bool         // a saved answer was used; nothing was sent
+	Surplus  bool         // the answer came too late to be needed, and its cost is wasted
 }
+
+// Computed is the source of a cost that was computed from usage and a price.
+const Computed = "computed"
 
 // NewRun makes a run. It is for the consumer and for test kits.
 func NewRun(cfg RunConfig) *Run {
@@ -85,6 +93,9 @@ func NewRun(cfg RunConfig) *Run {
 	}
 	if cfg.DrainLeft == nil {
 		cfg.DrainLeft = func() (time.Duration, bool) { return 0, false }
+	}
+	if cfg.Price == nil {
+		cfg.Price = func(prices.Call) *ledger.Nano { return nil }
 	}
 	if cfg.Saw == nil {
 		cfg.Saw = func(Seen) {}
@@ -149,6 +160,15 @@ func (r *Run) began(id ledger.ID, p Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open[id] = p
+	r.begun++
+}
+
+// MayWaste reports whether answers of the job may be left that its result does not use: an earlier run
+// may have got them, or an attempt of this one that the answer used did not come from.
+func (r *Run) MayWaste() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cfg.Number > 1 || r.begun > len(r.used)
 }
 
 // over says that the attempt is certainly not open.

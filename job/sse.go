@@ -133,7 +133,7 @@ type reading struct {
 	owes     bool // a shape was seen that has a terminal event of its own
 	events   int
 	objectID string
-	usage    tally
+	bill     bill
 	choices  map[int]bool // chat: which have finished, of those seen
 	finished bool         // chat: all of them
 	fault    document     // what the failing event said
@@ -173,7 +173,7 @@ func (r *reading) read(e event) meaning {
 	return m
 }
 
-// note keeps the id and the usage of an event, or of the object in it.
+// note keeps the id and the bill of an event, or of the object in it.
 func (r *reading) note(d document) {
 	in := d
 	if d.Response != nil {
@@ -184,8 +184,8 @@ func (r *reading) note(d document) {
 	if r.objectID == "" {
 		r.objectID = in.objectID()
 	}
-	r.usage.add(in.tally())
-	r.usage.add(d.tally())
+	r.bill.add(in.bill())
+	r.bill.add(d.bill())
 }
 
 // chosen follows the choices of a chat until each has finished.

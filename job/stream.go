@@ -150,7 +150,7 @@ func (x *exchange) pump(body io.Reader, t *tee, r *reading) (text []byte, end me
 
 // streamed is the outcome of a stream that was read.
 func (x *exchange) streamed(resp *http.Response, text []byte, r *reading, end meaning, err error) outcome {
-	x.objectID, x.usage = r.objectID, r.usage.usage()
+	x.objectID, x.bill = r.objectID, r.bill
 	clean := errors.Is(err, io.EOF)
 	switch {
 	case end == failing:
@@ -176,7 +176,7 @@ func (x *exchange) noted(r *reading) {
 	if r.objectID == "" || x.noteDone != nil {
 		return
 	}
-	x.objectID, x.usage = r.objectID, r.usage.usage()
+	x.objectID, x.bill = r.objectID, r.bill
 	e := x.evidence(ledger.Sent, "streaming")
 	ctx, cancel := context.WithCancel(x.ctx)
 	done := make(chan struct{})

@@ -1,15 +1,13 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
+	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
 )
 
 // count is a number of tokens from a provider. What is no whole number from 0 to
@@ -27,24 +25,57 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// word is a name from a provider.
+type word string
+
+// unreadable is a word that is no text. No price is known for it.
+const unreadable = "unreadable"
+
+// UnmarshalJSON never fails.
+func (w *word) UnmarshalJSON(b []byte) error {
+	var s *string
+	if json.Unmarshal(b, &s) != nil {
+		*w = unreadable
+	} else if s != nil {
+		*w = word(*s)
+	}
+	return nil
+}
+
 // details is the breakdown of a count.
 type details struct {
-	Cached count `json:"cached_tokens"`
+	Cached    count `json:"cached_tokens"`
+	Written   count `json:"cache_write_tokens"`
+	Audio     count `json:"audio_tokens"`
+	Reasoning count `json:"reasoning_tokens"`
+	Thinking  count `json:"thinking_tokens"` // Anthropic's reasoning
 }
 
 // tally is usage as the providers give it. A later one is laid over an earlier
 // one: streams report it in pieces, each cumulative.
 type tally struct {
 	// OpenAI chat, and most that speak its language. Prompt includes cached.
-	Prompt        count   `json:"prompt_tokens"`
-	Completion    count   `json:"completion_tokens"`
-	PromptDetails details `json:"prompt_tokens_details"`
+	Prompt            count   `json:"prompt_tokens"`
+	Completion        count   `json:"completion_tokens"`
+	PromptDetails     details `json:"prompt_tokens_details"`
+	CompletionDetails details `json:"completion_tokens_details"`
 	// OpenAI responses: Input includes cached, and Anthropic: it does not.
-	Input        count   `json:"input_tokens"`
-	Output       count   `json:"output_tokens"`
-	InputDetails details `json:"input_tokens_details"`
-	CacheRead    count   `json:"cache_read_input_tokens"`
-	CacheWrite   count   `json:"cache_creation_input_tokens"`
+	Input         count   `json:"input_tokens"`
+	Output        count   `json:"output_tokens"`
+	InputDetails  details `json:"input_tokens_details"`
+	OutputDetails details `json:"output_tokens_details"`
+	CacheRead     count   `json:"cache_read_input_tokens"`
+	CacheWrite    count   `json:"cache_creation_input_tokens"`
+	CacheSplit    struct {
+		Short count `json:"ephemeral_5m_input_tokens"`
+		Hour  count `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Tools struct {
+		Searches count `json:"web_search_requests"`
+	} `json:"server_tool_use"`
+	Tier  word `json:"service_tier"`
+	Speed word `json:"speed"`
+	Geo   word `json:"inference_geo"`
 	// Bedrock Converse: as Anthropic.
 	AWSInput  count `json:"inputTokens"`
 	AWSOutput count `json:"outputTokens"`
@@ -55,6 +86,8 @@ type tally struct {
 	GeminiCached   count `json:"cachedContentTokenCount"`
 	GeminiOutput   count `json:"candidatesTokenCount"`
 	GeminiThoughts count `json:"thoughtsTokenCount"`
+	GeminiTools    count `json:"toolUsePromptTokenCount"`
+	GeminiTraffic  word  `json:"trafficType"`
 }
 
 // add lays a later tally over t.
@@ -68,34 +101,60 @@ func (t *tally) add(n *tally) {
 			c.n = from[i].n
 		}
 	}
+	words := n.words()
+	for i, w := range t.words() {
+		if *words[i] != "" {
+			*w = *words[i]
+		}
+	}
 }
 
 func (t *tally) counts() []*count {
-	return []*count{
-		&t.Prompt, &t.Completion, &t.PromptDetails.Cached,
-		&t.Input, &t.Output, &t.InputDetails.Cached, &t.CacheRead, &t.CacheWrite,
+	cs := []*count{
+		&t.Prompt, &t.Completion, &t.Input, &t.Output, &t.CacheRead, &t.CacheWrite, &t.CacheSplit.Short, &t.CacheSplit.Hour, &t.Tools.Searches,
 		&t.AWSInput, &t.AWSOutput, &t.AWSRead, &t.AWSWrite,
-		&t.GeminiPrompt, &t.GeminiCached, &t.GeminiOutput, &t.GeminiThoughts,
+		&t.GeminiPrompt, &t.GeminiCached, &t.GeminiOutput, &t.GeminiThoughts, &t.GeminiTools,
 	}
+	for _, d := range []*details{&t.PromptDetails, &t.CompletionDetails, &t.InputDetails, &t.OutputDetails} {
+		cs = append(cs, &d.Cached, &d.Written, &d.Audio, &d.Reasoning, &d.Thinking)
+	}
+	return cs
 }
 
-// usage normalises: In is everything that was read, cached or not, Out everything
-// that was generated, reasoning included, and Cached the part of In that was read
-// from a cache (what was written to one is dearer, not cheaper, and stays in In).
-func (t tally) usage() ledger.Usage {
+func (t *tally) words() []*word { return []*word{&t.Tier, &t.Speed, &t.Geo, &t.GeminiTraffic} }
+
+// parts is usage that has the same form for every provider. In is everything that was read,
+// cached or not, Out everything that was generated, reasoning included; the rest are parts of
+// these. Nil is unknown.
+type parts struct{ in, read, written, written1h, out, reasoning *int64 }
+
+// parts normalises.
+func (t *tally) parts() parts {
 	switch {
 	case t.Prompt.n != nil || t.Completion.n != nil:
-		return ledger.Usage{In: t.Prompt.n, Cached: t.PromptDetails.Cached.n, Out: t.Completion.n}
-	case t.Input.n != nil || t.Output.n != nil:
-		cached := t.CacheRead.n
-		if cached == nil {
-			cached = t.InputDetails.Cached.n
+		return parts{in: t.Prompt.n, read: t.PromptDetails.Cached.n, written: t.PromptDetails.Written.n,
+			out: t.Completion.n, reasoning: t.CompletionDetails.Reasoning.n}
+	case t.CacheRead.n != nil || t.CacheWrite.n != nil || t.CacheSplit.Short.n != nil || t.CacheSplit.Hour.n != nil:
+		written := t.CacheWrite
+		if split := plus(count{new(int64)}, t.CacheSplit.Short, t.CacheSplit.Hour); written.n == nil {
+			written.n = split
 		}
-		return ledger.Usage{In: plus(t.Input, t.CacheRead, t.CacheWrite), Cached: cached, Out: t.Output.n}
+		return parts{in: plus(t.Input, t.CacheRead, written), read: t.CacheRead.n, written: minus(written, t.CacheSplit.Hour),
+			written1h: t.CacheSplit.Hour.n, out: t.Output.n, reasoning: t.OutputDetails.Thinking.n}
+	case t.Input.n != nil || t.Output.n != nil:
+		return parts{in: t.Input.n, read: t.InputDetails.Cached.n, written: t.InputDetails.Written.n,
+			out: t.Output.n, reasoning: first(t.OutputDetails.Reasoning, t.OutputDetails.Thinking)}
 	case t.AWSInput.n != nil || t.AWSOutput.n != nil:
-		return ledger.Usage{In: plus(t.AWSInput, t.AWSRead, t.AWSWrite), Cached: t.AWSRead.n, Out: t.AWSOutput.n}
+		return parts{in: plus(t.AWSInput, t.AWSRead, t.AWSWrite), read: t.AWSRead.n, written: t.AWSWrite.n, out: t.AWSOutput.n}
 	}
-	return ledger.Usage{In: t.GeminiPrompt.n, Cached: t.GeminiCached.n, Out: plus(t.GeminiOutput, t.GeminiThoughts)}
+	return parts{in: t.GeminiPrompt.n, read: t.GeminiCached.n, out: plus(t.GeminiOutput, t.GeminiThoughts), reasoning: t.GeminiThoughts.n}
+}
+
+// usage is what the ledger keeps. What was written to a cache is dearer, not cheaper, and
+// stays in In.
+func (t *tally) usage() ledger.Usage {
+	p := t.parts()
+	return ledger.Usage{In: p.in, Cached: p.read, Out: p.out}
 }
 
 // plus adds what is known to a count; the sum of an unknown one is unknown.
@@ -105,91 +164,88 @@ func plus(c count, more ...count) *int64 {
 	}
 	sum := *c.n
 	for _, m := range more {
-		if m.n != nil {
-			sum += *m.n
-		}
+		sum += known(m.n)
 	}
 	return &sum
 }
 
-// document is what the guard reads of a provider's JSON, be it an answer, an error
-// or an event of a stream.
-type document struct {
-	ID         string          `json:"id"`
-	ResponseID string          `json:"responseId"` // Gemini's id
-	Object     string          `json:"object"`
-	Type       string          `json:"type"`
-	Status     string          `json:"status"`
-	Message    json.RawMessage `json:"message"` // message_start: the message; Bedrock: the error's text
-	Response   *document       `json:"response"`
-	Error      json.RawMessage `json:"error"`
-	RequestID  string          `json:"request_id"` // Anthropic, in errors
-	Code       json.RawMessage `json:"code"`       // an error event of OpenAI's responses has it at the top
-	Choices    []choice        `json:"choices"`
-	Output     json.RawMessage `json:"output"`
-	Content    json.RawMessage `json:"content"`
-	Usage      *tally          `json:"usage"`
-	Metadata   *tally          `json:"usageMetadata"` // Gemini
-}
-
-type choice struct {
-	Index  int     `json:"index"`
-	Finish *string `json:"finish_reason"`
-}
-
-// readDocument reads one JSON object, whole and with nothing after it. Fields of an
-// unexpected type are passed over.
-func readDocument(b []byte) (document, bool) {
-	var d document
-	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
-		return d, false
+// minus takes what is known off a count.
+func minus(c, less count) *int64 {
+	if c.n == nil {
+		return nil
 	}
-	err := json.Unmarshal(b, &d)
-	if _, mistyped := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !mistyped {
-		return document{}, false
-	}
-	return d, true
+	return new(*c.n - known(less.n))
 }
 
-// objectID is the provider's name for the answer.
-func (d document) objectID() string {
-	if d.ID != "" {
-		return clean(d.ID, maxID)
-	}
-	return clean(d.ResponseID, maxID)
-}
-
-// tally is the document's usage as given; nil if it has none.
-func (d document) tally() *tally {
-	if d.Usage != nil {
-		return d.Usage
-	}
-	return d.Metadata
-}
-
-// absent reports whether a field is missing or null.
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-const (
-	maxID   = 256 // bytes of an id that are kept
-	maxText = 400 // bytes of a provider's message that are kept
-)
-
-// clean makes a provider's text fit for rows, logs and errors: printable, valid and
-// of bounded length.
-func clean(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return ' '
+// first is the first count that is known.
+func first(cs ...count) *int64 {
+	for _, c := range cs {
+		if c.n != nil {
+			return c.n
 		}
-		return r
-	}, s)
-	s = strings.TrimSpace(s)
-	if len(s) <= limit {
-		return s
 	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
+	return nil
+}
+
+func known(n *int64) int64 {
+	if n == nil {
+		return 0
 	}
-	return s[:limit]
+	return *n
+}
+
+// bill is what the cost of an answer depends on, as the answer has it.
+type bill struct {
+	model string // that answered; "": the answer does not say
+	tier  word   // OpenAI names it beside the usage
+	tally tally
+}
+
+// add lays a later bill over b.
+func (b *bill) add(n bill) {
+	if n.model != "" {
+		b.model = n.model
+	}
+	if n.tier != "" {
+		b.tier = n.tier
+	}
+	b.tally.add(&n.tally)
+}
+
+// told reports whether the answer says how much was read and generated.
+func (b *bill) told() bool {
+	p := b.tally.parts()
+	return p.in != nil && p.out != nil
+}
+
+// call is for a price; who asked is still to be filled in.
+func (b *bill) call() prices.Call {
+	p := b.tally.parts()
+	return prices.Call{Answered: b.model, NoUsage: !b.told(), Usage: prices.Usage{
+		In: known(p.in), CacheRead: known(p.read), CacheWrite: known(p.written), CacheWrite1h: known(p.written1h),
+		Out: known(p.out), Reasoning: known(p.reasoning), Terms: b.terms()}}
+}
+
+// usual are words for what the plain price is for.
+var usual = []word{"", "default", "standard", "global", "not_available", "on_demand"}
+
+// terms are what else the price depends on: how it was served, and what has prices of its own.
+func (b *bill) terms() (all []string) {
+	t := &b.tally
+	for _, w := range append([]*word{&b.tier}, t.words()...) {
+		if w := word(strings.ToLower(clean(string(*w), maxID))); !slices.Contains(usual, w) && !slices.Contains(all, string(w)) {
+			all = append(all, string(w))
+		}
+	}
+	for name, n := range map[string]int64{
+		"audio":        known(t.PromptDetails.Audio.n) + known(t.CompletionDetails.Audio.n),
+		"web_search":   known(t.Tools.Searches.n),
+		"tool_prompts": known(t.GeminiTools.n),
+	} {
+		if n > 0 {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
 }

@@ -2,9 +2,12 @@ package job
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/paidonce/paidonce/prices"
 )
 
 func TestUsage(t *testing.T) {
@@ -35,6 +38,50 @@ func TestUsage(t *testing.T) {
 		got := u.usage()
 		if num(got.In) != c.in || num(got.Cached) != c.cached || num(got.Out) != c.out {
 			t.Errorf("%s: %d, %d, %d; want %d, %d, %d", name, num(got.In), num(got.Cached), num(got.Out), c.in, c.cached, c.out)
+		}
+	}
+}
+
+// What the price of an answer depends on is found wherever the provider puts it, and
+// what nobody can price is named.
+func TestBill(t *testing.T) {
+	type m = prices.Call
+	for name, c := range map[string]struct {
+		body string
+		want m
+	}{
+		"chat": {`{"model":"gpt-5-mini-2025-08-07","service_tier":"default","usage":{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":2,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":3}}}`,
+			m{Answered: "gpt-5-mini-2025-08-07", Usage: prices.Usage{In: 10, CacheRead: 4, CacheWrite: 2, Out: 5, Reasoning: 3}}},
+		"responses": {`{"model":"m","service_tier":"Flex","usage":{"input_tokens":10,"output_tokens":5,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":2},"output_tokens_details":{"reasoning_tokens":3}}}`,
+			m{Answered: "m", Usage: prices.Usage{In: 10, CacheRead: 4, CacheWrite: 2, Out: 5, Reasoning: 3, Terms: []string{"flex"}}}},
+		"messages": {`{"model":"m","usage":{"input_tokens":10,"cache_read_input_tokens":4,"cache_creation_input_tokens":3,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2},"output_tokens":5,"output_tokens_details":{"thinking_tokens":2},"service_tier":"batch","speed":"fast","inference_geo":"us"}}`,
+			m{Answered: "m", Usage: prices.Usage{In: 17, CacheRead: 4, CacheWrite: 1, CacheWrite1h: 2, Out: 5, Reasoning: 2, Terms: []string{"batch", "fast", "us"}}}},
+		"messages, the usual": {`{"usage":{"input_tokens":10,"cache_read_input_tokens":0,"cache_creation_input_tokens":3,"output_tokens":5,"service_tier":"standard","speed":"standard","inference_geo":"not_available"}}`,
+			m{Usage: prices.Usage{In: 13, CacheWrite: 3, Out: 5}}},
+		"messages, the split alone": {`{"usage":{"input_tokens":10,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2},"output_tokens":5}}`,
+			m{Usage: prices.Usage{In: 13, CacheWrite: 1, CacheWrite1h: 2, Out: 5}}},
+		"messages, searched": {`{"usage":{"input_tokens":10,"output_tokens":5,"server_tool_use":{"web_search_requests":2}}}`, m{Usage: prices.Usage{In: 10, Out: 5, Terms: []string{"web_search"}}}},
+		"bedrock": {`{"serviceTier":{"type":"priority"},"usage":{"inputTokens":10,"outputTokens":5,"cacheReadInputTokens":4,"cacheWriteInputTokens":3}}`,
+			m{Usage: prices.Usage{In: 17, CacheRead: 4, CacheWrite: 3, Out: 5, Terms: []string{"priority"}}}},
+		"gemini": {`{"modelVersion":"g","usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":5,"thoughtsTokenCount":3,"toolUsePromptTokenCount":1,"trafficType":"PROVISIONED_THROUGHPUT"}}`,
+			m{Answered: "g", Usage: prices.Usage{In: 10, CacheRead: 4, Out: 8, Reasoning: 3, Terms: []string{"provisioned_throughput", "tool_prompts"}}}},
+		"gemini, the usual":           {`{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND"}}`, m{Usage: prices.Usage{In: 10, Out: 5}}},
+		"audio":                       {`{"usage":{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"audio_tokens":3}}}`, m{Usage: prices.Usage{In: 10, Out: 5, Terms: []string{"audio"}}}},
+		"no tier that one could read": {`{"model":7,"service_tier":{"x":1},"usage":{"prompt_tokens":1,"completion_tokens":1}}`, m{Answered: "unreadable", Usage: prices.Usage{In: 1, Out: 1, Terms: []string{"unreadable"}}}},
+		"null":                        {`{"model":null,"service_tier":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}`, m{Usage: prices.Usage{In: 1, Out: 1}}},
+		"input alone":                 {`{"usage":{"prompt_tokens":10}}`, m{NoUsage: true, Usage: prices.Usage{In: 10}}},
+		"none":                        {`{"model":"m"}`, m{Answered: "m", NoUsage: true}},
+		"contradiction":               {`{"usage":{"input_tokens":1,"cache_creation_input_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":2},"output_tokens":1}}`, m{Usage: prices.Usage{In: 2, CacheWrite: -1, CacheWrite1h: 2, Out: 1}}},
+	} {
+		d, ok := readDocument([]byte(c.body))
+		if !ok {
+			t.Errorf("%s: not read", name)
+			continue
+		}
+		var b bill
+		b.add(d.bill())
+		if got := b.call(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
 )
 
 // Used is a Call of any types, for Def.Uses.
@@ -23,9 +24,8 @@ type CallInfo struct {
 	Name    string
 	Policy  Policy
 	Timeout time.Duration // the longest of its routes
-	// Reconcile looks for evidence; nil: none can be had. The answer of a Happened
-	// finding is ready for Settle.
-	Reconcile func(ctx context.Context, o Open) (*ledger.Response, Finding, error)
+	// Reconcile looks for evidence; nil: none can be had.
+	Reconcile func(ctx context.Context, o Open) (Found, error)
 	// Reads says why a value that a person offers as the call's answer does not read as
 	// one: it is no JSON of the call's type, or has fields that the type has not.
 	Reads func(body []byte) error
@@ -43,6 +43,28 @@ type Open struct {
 	Route             string
 	Model             string
 	SentAt            time.Time // on the ledger's clock
+
+	found *Found
+}
+
+// Answered gives the provider's own object of the answer, as its JSON came: of it are taken the usage, and
+// with it the cost, and the object's id. Without it both stay unknown.
+func (o Open) Answered(object []byte) {
+	d, ok := readDocument(object)
+	if !ok || o.found == nil {
+		return
+	}
+	b := d.bill()
+	o.found.Call, o.found.Usage, o.found.ObjectID = b.call(), b.tally.usage(), d.objectID()
+}
+
+// Found is what a look for evidence found, ready for Settle.
+type Found struct {
+	Finding  Finding
+	Response *ledger.Response // the answer of Happened
+	ObjectID string           // "": not told
+	Usage    ledger.Usage
+	Call     prices.Call // for its price; provider, model and time are still to be filled in
 }
 
 // Finding is what a look for evidence found.
@@ -82,13 +104,15 @@ func (c Call[In, Out]) info() CallInfo {
 		seen[r.Name] = true
 	}
 	if c.Reconcile != nil {
-		i.Reconcile = func(ctx context.Context, o Open) (*ledger.Response, Finding, error) {
+		i.Reconcile = func(ctx context.Context, o Open) (Found, error) {
+			o.found = &Found{Call: prices.Call{NoUsage: true}}
 			out, f, err := c.Reconcile(ctx, o)
 			if err != nil || f != Happened {
-				return nil, f, err
+				return Found{Finding: f}, err
 			}
 			body, err := json.Marshal(out)
-			return &ledger.Response{Codec: codecJSON, Body: body}, f, err
+			o.found.Finding, o.found.Response = f, &ledger.Response{Codec: codecJSON, Body: body}
+			return *o.found, err
 		}
 	}
 	return i

@@ -38,6 +38,7 @@ type Call struct {
 	Answered string // as the answer names it; "": it does not
 	At       time.Time
 	Usage    Usage
+	NoUsage  bool // the answer does not say what was used
 }
 
 // Price is what a model costs from one day on, in nano-dollars per million tokens.
@@ -105,6 +106,9 @@ func (t *Table) Cost(c Call) (ledger.Nano, error) {
 	p, err := t.find(c)
 	if err != nil {
 		return 0, err
+	}
+	if c.NoUsage {
+		return 0, unpriced(c, "its answer does not say what was used")
 	}
 	u := c.Usage
 	uncached, answer := u.In-u.CacheRead-u.CacheWrite-u.CacheWrite1h, u.Out-u.Reasoning

@@ -75,6 +75,7 @@ func TestUnpriced(t *testing.T) {
 		"case":           {Call{Provider: "openai", Model: "M", At: at}, "no price is known"},
 		"no name":        {Call{Provider: "openai", At: at}, "no price is known"},
 		"too early":      {Call{Provider: "openai", Model: "m", At: day(t, "2025-12-31T23:59:59Z")}, "its first price (prices.csv:2) is from 2026-01-01"},
+		"no usage":       {Call{Provider: "openai", Model: "m", At: at, NoUsage: true}, "its answer does not say what was used"},
 		"term":           {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{Terms: []string{"batch", "audio"}}}, `prices.csv:2 knows no price for "audio"`},
 		"term of others": {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{Terms: []string{"us"}}}, `no price for "us"`},
 		"cached":         {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{In: 5, CacheRead: 6}}, "contradicts itself"},

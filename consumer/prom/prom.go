@@ -30,11 +30,12 @@ type Build struct{ Version, ConfigHash string }
 type Metrics struct {
 	jobs map[string]bool
 
-	deliveries, claims, calls, avoided, saved, spent, unpriced *prometheus.CounterVec
-	extensions, ledgerErrors, looks                            *prometheus.CounterVec
-	callSeconds, jobSeconds, waitSeconds, ledgerSeconds        *prometheus.HistogramVec
-	unknownJobs, slots                                         *prometheus.GaugeVec
-	oldest, margin, draining                                   prometheus.Gauge
+	deliveries, claims, calls, avoided                  *prometheus.CounterVec
+	saved, spent, wasted, unpriced                      *prometheus.CounterVec
+	extensions, ledgerErrors, looks                     *prometheus.CounterVec
+	callSeconds, jobSeconds, waitSeconds, ledgerSeconds *prometheus.HistogramVec
+	unknownJobs, slots                                  *prometheus.GaugeVec
+	oldest, margin, draining                            prometheus.Gauge
 }
 
 // Buckets, in seconds. Model calls last from a quarter of a second to half an hour, waits
@@ -57,6 +58,7 @@ func New(reg prometheus.Registerer, jobs []string, models []Model, build Build) 
 		avoided:    r.counter("calls_avoided_total", "Deliveries answered with a saved result, by how the duplicate came about.", "job", "cause"),
 		saved:      r.counter("saved_usd_total", "What the avoided duplicates would have cost, in US dollars, where the price is known.", "job"),
 		spent:      r.counter("spent_usd_total", "What model calls cost, in US dollars, where the price is known.", "job", "provider", "model"),
+		wasted:     r.counter("wasted_usd_total", "What answers cost that no job needed, in US dollars, where the price is known.", "job"),
 		unpriced:   r.counter("unpriced_calls_total", "Answered model calls whose price is not known.", "job", "provider", "model"),
 		extensions: r.counter("visibility_extensions_total", "Extensions of deliveries, by result.", "result"),
 		ledgerErrors: r.counter("ledger_errors_total", "Verbs of the ledger that answered with an error, refusals included.",
@@ -108,6 +110,10 @@ func (m *Metrics) Trace() consumer.Trace {
 		},
 		Avoided: m.noteAvoided,
 		Called:  m.noteCall,
+		Found:   m.book,
+		Wasted: func(job string, cost ledger.Nano) {
+			m.wasted.WithLabelValues(m.job(job)).Add(dollars(cost))
+		},
 		Ended: func(job string, _ ledger.State, waited, took time.Duration) {
 			m.waitSeconds.WithLabelValues(m.job(job)).Observe(waited.Seconds())
 			m.jobSeconds.WithLabelValues(m.job(job)).Observe(took.Seconds())
@@ -145,9 +151,18 @@ func (m *Metrics) noteCall(name string, s job.Seen) {
 		return
 	}
 	m.callSeconds.WithLabelValues(s.Provider, s.Model).Observe(s.Took.Seconds())
+	m.book(name, s)
+}
+
+// book counts what an answer cost.
+func (m *Metrics) book(name string, s job.Seen) {
+	name = m.job(name)
 	switch {
 	case s.Cost != nil:
 		m.spent.WithLabelValues(name, s.Provider, s.Model).Add(dollars(*s.Cost))
+		if s.Surplus {
+			m.wasted.WithLabelValues(name).Add(dollars(*s.Cost))
+		}
 	case s.State == ledger.Received:
 		m.unpriced.WithLabelValues(name, s.Provider, s.Model).Inc()
 	}

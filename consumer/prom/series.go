@@ -53,6 +53,7 @@ func (m *Metrics) zero(jobs []string, models []Model) {
 		each(causes, func(c string) { m.avoided.WithLabelValues(j, c) })
 		each(findings, func(f string) { m.looks.WithLabelValues(j, f) })
 		m.saved.WithLabelValues(j)
+		m.wasted.WithLabelValues(j)
 		m.jobSeconds.WithLabelValues(j)
 		m.waitSeconds.WithLabelValues(j)
 	}

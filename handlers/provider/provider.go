@@ -161,6 +161,7 @@ func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion
 	}
 	for _, c := range page.Data {
 		if c.Metadata[attempt] == o.ClientRequestID {
+			o.Answered([]byte(c.RawJSON()))
 			return &c, job.Happened, nil
 		}
 	}

@@ -91,15 +91,37 @@ func (w *World) checkJob(j ledger.Job, e Expect) {
 		ids = append(ids, a.ClientRequestID)
 	}
 	for _, l := range bill {
-		if !slices.Contains(ids, l.ClientID) {
+		i := slices.Index(ids, l.ClientID)
+		if i < 0 {
 			w.t.Errorf("%s was paid as %s, which is not on record\n%s", key, l.ClientID, story(j))
+		} else if a := j.Attempts[i]; a.State == ledger.Received && (a.Evidence.Cost == nil || int64(*a.Evidence.Cost) != l.Price) {
+			w.t.Errorf("%s has booked %v for the call %s, of which the bill says %+v\n%s", key, a.Evidence.Cost, l.ClientID, l, story(j))
 		}
 	}
+	w.checkCost(j)
 	if count[ledger.Sent] != j.OpenCalls || (j.State == ledger.Unknown) != (j.OpenCalls > 0) {
 		w.t.Errorf("%s is %s with %d open calls and %d attempts in state sent\n%s", key, j.State, j.OpenCalls, count[ledger.Sent], story(j))
 	}
 	if j.State == ledger.Done && (j.Result == nil || len(j.Result.Body) == 0 || count[ledger.Received] == 0) {
 		w.t.Errorf("%s is done without a result or an answer\n%s", key, story(j))
+	}
+}
+
+// checkCost compares what was booked for the job with its attempts: an answer has a cost, what has
+// none is not known to have been billed, and the job has cost what they have together.
+func (w *World) checkCost(j ledger.Job) {
+	w.t.Helper()
+	sum, known := ledger.Nano(0), false
+	for _, a := range j.Attempts {
+		if cost := a.Evidence.Cost; cost != nil {
+			sum, known = sum+*cost, true
+		}
+		if (a.Evidence.Cost != nil) != (a.State == ledger.Received) {
+			w.t.Errorf("attempt %d of %s is %s and cost %v\n%s", a.N, j.Key.Text, a.State, a.Evidence.Cost, story(j))
+		}
+	}
+	if known != (j.Cost != nil) || known && *j.Cost != sum {
+		w.t.Errorf("%s cost %v, its attempts %s (known: %t)\n%s", j.Key.Text, j.Cost, sum, known, story(j))
 	}
 }
 

@@ -10,12 +10,14 @@ func anthropicError(r refusal, requestID string) object {
 	return object{"type": "error", "error": e, "request_id": requestID}
 }
 
-// messageUsage leaves the cached tokens out of input_tokens, as Anthropic does.
+// messageUsage leaves the tokens of the caches out of input_tokens, as Anthropic does.
 func (g *generation) messageUsage(out int64) object {
+	u := g.usage
 	return object{
-		"input_tokens": g.usage.in - g.usage.cached, "cache_read_input_tokens": g.usage.cached,
-		"cache_creation_input_tokens": 0, "output_tokens": out, "service_tier": "standard",
-		"cache_creation": object{"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+		"input_tokens": u.in - u.cached - u.written - u.written1h, "cache_read_input_tokens": u.cached,
+		"cache_creation_input_tokens": u.written + u.written1h, "output_tokens": out, "service_tier": g.tier(),
+		"cache_creation":        object{"ephemeral_5m_input_tokens": u.written, "ephemeral_1h_input_tokens": u.written1h},
+		"output_tokens_details": object{"thinking_tokens": min(out, u.reasoning)},
 	}
 }
 

@@ -27,34 +27,49 @@ type Line struct {
 	Stream      bool      `json:"stream,omitempty"`
 	RequestID   string    `json:"request_id"`       // as in the answer's header
 	ObjectID    string    `json:"object_id"`        // chatcmpl-…, resp_…, msg_…
-	In          int64     `json:"in"`               // input tokens, cached ones included
-	Cached      int64     `json:"cached,omitempty"` // of these
-	Out         int64     `json:"out"`              // output tokens
-	Price       int64     `json:"price"`            // nano USD
-	Fault       string    `json:"fault,omitempty"`  // what was done to the answer
+	Tier        string    `json:"tier"`             // that served it, in the provider's word
+	In          int64     `json:"in"`               // input tokens, those of the caches included
+	Cached      int64     `json:"cached,omitempty"` // of these: read from a cache
+	Written     int64     `json:"written,omitempty"`
+	Written1h   int64     `json:"written_1h,omitempty"` // of In: written to a cache, for five minutes and for an hour
+	Out         int64     `json:"out"`                  // output tokens
+	Reasoning   int64     `json:"reasoning,omitempty"`  // of these
+	Price       int64     `json:"price"`                // nano USD
+	Fault       string    `json:"fault,omitempty"`      // what was done to the answer
 	// Delivered: the answer went out in full. It is set just before its last bytes
 	// are, so whoever has the answer finds it set.
 	Delivered bool `json:"delivered,omitempty"`
 }
 
-// Price is what a model costs per token, in nano USD (1 USD a million is 1,000).
-type Price struct{ In, Cached, Out int64 }
+// Price is what a model costs per token, in nano USD (1 USD a million is 1,000), and
+// what the tiers make of it, in tenths.
+type Price struct{ In, Cached, Written, Written1h, Out, Flex, Priority int64 }
 
-// Prices of the models that handlers name; others cost Prices[""].
+// Prices of the models that handlers name; others cost Prices[""]. They are the providers' own, and
+// written down here a second time, so that the two can be compared.
 var Prices = map[string]Price{
-	"gpt-5":             {1250, 125, 10000},
-	"gpt-5-mini":        {250, 25, 2000},
-	"claude-sonnet-4-5": {3000, 300, 15000},
-	"claude-haiku-4-5":  {1000, 100, 5000},
-	"":                  {1000, 100, 4000},
+	"gpt-5":             {1250, 125, 1250, 1250, 10000, 5, 20},
+	"gpt-5-mini":        {250, 25, 250, 250, 2000, 5, 18},
+	"claude-sonnet-4-5": {3000, 300, 3750, 6000, 15000, 10, 10},
+	"claude-haiku-4-5":  {1000, 100, 1250, 2000, 5000, 10, 10},
+	"":                  {1000, 100, 1000, 1000, 4000, 10, 10},
 }
 
-func price(model string, u usage) int64 {
+// price is the sum for the whole answer, rounded half up to a nano USD at its end.
+func price(model, tier string, u usage) int64 {
 	p, ok := Prices[model]
 	if !ok {
 		p = Prices[""]
 	}
-	return (u.in-u.cached)*p.In + u.cached*p.Cached + u.out*p.Out
+	tenths := int64(10)
+	switch tier {
+	case "flex":
+		tenths = p.Flex
+	case "priority":
+		tenths = p.Priority
+	}
+	sum := (u.in-u.cached-u.written-u.written1h)*p.In + u.cached*p.Cached + u.written*p.Written + u.written1h*p.Written1h + u.out*p.Out
+	return (sum*tenths + 5) / 10
 }
 
 // bill keeps the lines, and a file of them if there is one.

@@ -203,7 +203,7 @@ func messageParams() anthropic.MessageNewParams {
 
 func (g *got) message(m anthropic.Message) {
 	g.id, g.complete = m.ID, m.StopReason == "end_turn"
-	g.in, g.out, g.cached = m.Usage.InputTokens, m.Usage.OutputTokens, m.Usage.CacheReadInputTokens
+	g.in, g.out, g.cached = m.Usage.InputTokens+m.Usage.CacheCreationInputTokens, m.Usage.OutputTokens, m.Usage.CacheReadInputTokens
 	for _, b := range m.Content {
 		g.text += b.Text
 	}

@@ -94,7 +94,8 @@ func (x exchange) line(g *generation, f Fault) Line {
 		Key: x.key, PromptKey: x.req.PromptKey(), MetadataKey: x.req.MetadataKey(), ClientID: x.req.ClientID(),
 		Provider: x.req.Provider, Route: x.req.Route, Model: x.req.Model, Stream: x.req.Stream,
 		RequestID: x.requestID, ObjectID: g.id,
-		In: g.usage.in, Cached: g.usage.cached, Out: g.usage.out, Price: price(x.req.Model, g.usage),
+		Tier: g.tier(), In: g.usage.in, Cached: g.usage.cached, Written: g.usage.written, Written1h: g.usage.written1h,
+		Out: g.usage.out, Reasoning: g.usage.reasoning, Price: price(x.req.Model, g.tier(), g.usage),
 		Fault: f.name(),
 	}
 }

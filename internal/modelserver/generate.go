@@ -9,7 +9,7 @@ import (
 )
 
 // usage is tokens as Line counts them.
-type usage struct{ in, cached, out int64 }
+type usage struct{ in, cached, written, written1h, out, reasoning int64 }
 
 // generation is an answer, however it is going to be delivered.
 type generation struct {
@@ -47,12 +47,24 @@ func tokens(s string) int64 { return int64(len(s)+3) / 4 }
 
 func newGeneration(r Request, requestID, text string) *generation {
 	prefix := map[string]string{ChatCompletions: "chatcmpl-", Responses: "resp_", Messages: "msg_"}[r.Route]
-	in := tokens(r.Prompt)
-	return &generation{
-		Request: r, id: prefix + rand.Text(), requestID: requestID, created: time.Now(), text: text,
-		// An eighth is cached, so that nobody can ignore what that does to a cost.
-		usage: usage{in: in, cached: in / 8, out: tokens(text)},
+	in, out := tokens(r.Prompt), tokens(text)
+	// An eighth is cached and a quarter thought, so that nobody can ignore what that does to a cost.
+	u := usage{in: in, cached: in / 8, out: out, reasoning: out / 4}
+	if r.Provider == Anthropic {
+		u.written, u.written1h = in/8, in/16
 	}
+	return &generation{Request: r, id: prefix + rand.Text(), requestID: requestID, created: time.Now(), text: text, usage: u}
+}
+
+// tier is that which served the request. Anthropic sells its other tiers in advance.
+func (g *generation) tier() string {
+	if g.Provider == Anthropic {
+		return "standard"
+	}
+	if g.Tier == "flex" || g.Tier == "priority" {
+		return g.Tier
+	}
+	return "default"
 }
 
 // pieces cuts the text as a stream would, into eight if it is long enough.

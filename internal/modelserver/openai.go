@@ -17,7 +17,7 @@ func (g *generation) chatUsage() object {
 	return object{
 		"prompt_tokens": g.usage.in, "completion_tokens": g.usage.out, "total_tokens": g.usage.in + g.usage.out,
 		"prompt_tokens_details":     object{"cached_tokens": g.usage.cached, "audio_tokens": 0},
-		"completion_tokens_details": object{"reasoning_tokens": 0, "audio_tokens": 0},
+		"completion_tokens_details": object{"reasoning_tokens": g.usage.reasoning, "audio_tokens": 0},
 	}
 }
 
@@ -28,7 +28,7 @@ func (g *generation) chatCompletion() object {
 			"index": 0, "finish_reason": "stop", "logprobs": nil,
 			"message": object{"role": "assistant", "content": g.text, "refusal": nil, "annotations": []object{}},
 		}},
-		"usage": g.chatUsage(), "service_tier": "default", "metadata": g.Metadata,
+		"usage": g.chatUsage(), "service_tier": g.tier(), "metadata": g.Metadata,
 	}
 }
 
@@ -37,7 +37,7 @@ func (g *generation) chatEvents() (events [][]byte, terminal int) {
 	chunk := func(choices []object, usage any) {
 		c := object{
 			"id": g.id, "object": "chat.completion.chunk", "created": g.created.Unix(), "model": g.Model,
-			"service_tier": "default", "choices": choices,
+			"service_tier": g.tier(), "choices": choices,
 		}
 		if g.IncludeUsage {
 			c["usage"] = usage
@@ -65,7 +65,7 @@ func (g *generation) response(status string) object {
 		"id": g.id, "object": "response", "created_at": g.created.Unix(), "status": status, "model": g.Model,
 		"error": nil, "incomplete_details": nil, "instructions": nil, "metadata": g.Metadata,
 		"output": []object{}, "parallel_tool_calls": true, "temperature": 1, "tool_choice": "auto", "tools": []object{},
-		"top_p": 1, "background": g.Background, "store": g.Store, "service_tier": "default", "usage": nil,
+		"top_p": 1, "background": g.Background, "store": g.Store, "service_tier": g.tier(), "usage": nil,
 	}
 	switch status {
 	case "completed":
@@ -78,7 +78,7 @@ func (g *generation) response(status string) object {
 	r["usage"] = object{
 		"input_tokens": g.usage.in, "output_tokens": g.usage.out, "total_tokens": g.usage.in + g.usage.out,
 		"input_tokens_details":  object{"cached_tokens": g.usage.cached},
-		"output_tokens_details": object{"reasoning_tokens": 0},
+		"output_tokens_details": object{"reasoning_tokens": g.usage.reasoning},
 	}
 	return r
 }

@@ -33,6 +33,7 @@ type Request struct {
 	IncludeUsage bool              // chat: usage in the stream
 	Store        bool              // can be asked for later, by its id or metadata
 	Background   bool              // responses: answered at once, generated meanwhile
+	Tier         string            // service_tier, as asked for
 	Schema       json.RawMessage   // JSON schema that the answer has to satisfy; nil: none
 	Metadata     map[string]string // OpenAI's; of Anthropic's the user_id
 	Header       http.Header
@@ -72,6 +73,7 @@ type wireRequest struct {
 	Stream        bool           `json:"stream"`
 	Store         *bool          `json:"store"`
 	Background    bool           `json:"background"`
+	Tier          string         `json:"service_tier"`
 	Metadata      map[string]any `json:"metadata"`
 	System        any            `json:"system"`       // messages
 	Instructions  any            `json:"instructions"` // responses
@@ -108,7 +110,7 @@ func parse(route string, h http.Header, body []byte) (Request, error) {
 		return r, fmt.Errorf("We could not parse the JSON body of your request: %w", err)
 	}
 	r.Model, r.Stream, r.Background = in.Model, in.Stream, in.Background && route == Responses
-	r.IncludeUsage = in.StreamOptions.IncludeUsage
+	r.IncludeUsage, r.Tier = in.StreamOptions.IncludeUsage, in.Tier
 	r.Store = route == Responses // kept unless declined
 	if in.Store != nil {
 		r.Store = *in.Store

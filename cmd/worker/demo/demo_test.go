@@ -20,7 +20,7 @@ func TestDemo(t *testing.T) {
 		`acme:ticket\.summary:48214:v1:p7 +1 +1 +1 +0\.0000\d+\n`,
 		`acme:ticket\.summary:48215:v1:p7 +2 +1 +2 +0\.0000\d+\n`,
 		`3 calls made \(0\.000\d+ USD\), 5 avoided \(0\.000\d+ USD saved\), 0 wasted \(0 USD\)\.`,
-		`Every key was paid once\.`,
+		`Every key was paid once, and the ledger has booked what the bill says\.`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("the demo does not say %s:\n%s", want, out.String())

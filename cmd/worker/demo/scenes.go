@@ -115,6 +115,9 @@ func (s *stage) bill(ctx context.Context) error {
 		if len(lines) != 1 || len(j.Attempts) != 1 || j.Attempts[0].State != ledger.Received {
 			errs = append(errs, fmt.Errorf("key %s was paid %d times, and its %d attempts do not say received once", key(ticket), len(lines), len(j.Attempts)))
 		}
+		if j.Cost == nil || *j.Cost != sum {
+			errs = append(errs, fmt.Errorf("the ledger has booked %v for key %s, and the bill says %s", j.Cost, key(ticket), sum))
+		}
 		count := s.count.of(key(ticket))
 		spared := count.avoided()
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", key(ticket), count.messages, len(lines), spared, sum)
@@ -126,7 +129,7 @@ func (s *stage) bill(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.say("Every key was paid once.")
+	s.say("Every key was paid once, and the ledger has booked what the bill says.")
 	return nil
 }
 

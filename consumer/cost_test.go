@@ -1,0 +1,129 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/broker/memory"
+	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
+)
+
+// told is what a trace was told of money.
+type told struct{ lines []string }
+
+func (m *told) listen(c *consumer.Config) {
+	c.Trace.Found = func(name string, s job.Seen) {
+		m.lines = append(m.lines, fmt.Sprintf("%s found %s/%s %s %d surplus %t", name, s.Provider, s.Model, s.State, *s.Cost, s.Surplus))
+	}
+	c.Trace.Wasted = func(name string, cost ledger.Nano) {
+		m.lines = append(m.lines, fmt.Sprintf("%s wasted %d", name, cost))
+	}
+}
+
+func (m *told) want(t *testing.T, lines ...string) {
+	t.Helper()
+	if got := strings.Join(m.lines, ", "); got != strings.Join(lines, ", ") {
+		t.Errorf("the trace was told %q, want %q", got, lines)
+	}
+}
+
+// An answer that a reconciler found is booked by the price of the day on which it was sent.
+func TestFoundAnswerIsBooked(t *testing.T) {
+	table, err := prices.Read("t", strings.NewReader("provider,model,from,currency,input,output\nopenai,m1,1999-01-01,USD,1,10\nopenai,m1,2000-01-02,USD,5,50\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.prov.script = firstIsLost
+		r.call.Routes[0].Provider = "openai"
+		began := time.Now()
+		r.call.Reconcile = func(_ context.Context, o job.Open) (string, job.Finding, error) {
+			if time.Since(began) < 24*time.Hour { // the price has changed when it is found
+				return "", job.StillRunning, nil
+			}
+			o.Answered([]byte(`{"id":"resp_1","model":"m1-2025-01-01","usage":{"input_tokens":1000,"output_tokens":100,"input_tokens_details":{"cached_tokens":5}}}`))
+			return "answer to 1", job.Happened, nil
+		}
+		var m told
+		r.send("1")
+		a := r.start("a", m.listen, func(c *consumer.Config) { c.Prices = table })
+		time.Sleep(48 * time.Hour)
+		r.end(a)
+		r.want("1", done1)
+		j := r.job("1")
+		e := j.Attempts[0].Evidence
+		if j.Cost == nil || *j.Cost != 2_000_000 || *e.Cost != 2_000_000 || e.CostSource != "computed" || e.ObjectID != "resp_1" || *e.Usage.In != 1000 || *e.Usage.Cached != 5 || *e.Usage.Out != 100 {
+			t.Errorf("the job cost %v, its attempt has %+v", j.Cost, e)
+		}
+		m.want(t, "ask found openai/m1 received 2000000 surplus false")
+	})
+}
+
+// reading counts how often a job is read.
+type reading struct {
+	ledger.Store
+	n *atomic.Int64
+}
+
+func (s reading) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
+	s.n.Add(1)
+	return s.Store.Job(ctx, k)
+}
+
+// wasting makes the job of a document replay a call within its run, whose first answer arrives before the
+// job is done with the second.
+func (r *rig) wasting(doc string) {
+	r.call.OnUnknown, r.call.Retry = job.Replay(1), job.Backoff{Max: 1}
+	do, first := r.call.Routes[0].Do, true
+	r.call.Routes[0].Do = func(ctx context.Context, a *job.Attempt, in ask) (string, error) {
+		if in.Doc != doc || !first {
+			return do(ctx, a, in)
+		}
+		first = false
+		if err := a.Sent(ctx); err != nil {
+			return "", err
+		}
+		time.Sleep(3 * time.Minute) // an SDK that has no ear for its context
+		return "", errReset
+	}
+	r.after = func(ctx context.Context, _ *job.Run, in ask) error {
+		if in.Doc != doc {
+			return nil
+		}
+		j := r.job(doc)
+		_, err := r.led.Settle(ctx, ledger.AttemptID{Tenant: "acme", Job: j.ID, ID: j.Attempts[0].ID}, ledger.Evidence{State: ledger.Received, By: ledger.ByPerson,
+			Who: "p", Cost: new(ledger.Nano(7)), CostSource: "provider", Response: &ledger.Response{Codec: "json", Body: []byte(`"an answer"`)}})
+		return err
+	}
+}
+
+// A replay within a run pays twice, and the first answer arrives before the job is done with the
+// second: what it cost is wasted. A job that cannot have wasted anything is not read for it.
+func TestWasteIsTold(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.wasting("1")
+		var m told
+		var reads atomic.Int64
+		r.send("1", "2")
+		a := r.start("a", m.listen, func(c *consumer.Config) { c.Store = reading{c.Store, &reads} })
+		time.Sleep(time.Hour)
+		r.end(a)
+		received := []ledger.AttemptState{ledger.Received, ledger.Received}
+		r.want("1", want{state: ledger.Done, runs: 1, bill: 1, attempts: received})
+		r.want("2", done1)
+		if j := r.job("1"); !j.Attempts[0].Surplus || j.Attempts[1].Surplus || *j.Cost != 7 {
+			t.Errorf("the job cost %v, its attempts are %+v", j.Cost, j.Attempts)
+		}
+		m.want(t, "ask wasted 7")
+		if reads.Load() != 1 {
+			t.Errorf("jobs were read %d times, want once", reads.Load())
+		}
+	})
+}
