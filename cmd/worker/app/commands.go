@@ -26,6 +26,10 @@ type commands struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
+	Prices struct {
+		List  pricesListCommand  `cmd:"" help:"List the prices that costs are computed by."`
+		Check pricesCheckCommand `cmd:"" help:"Say everything that is wrong with a file of prices, and which routes have no price. Exit 3 when one has none."`
+	} `cmd:"" help:"What models cost."`
 	Purge  purgeCommand  `cmd:"" help:"Forget what is past its retention now; workers do it every hour. A signal ends it after the step that it is at."`
 	Doctor doctorCommand `cmd:"" help:"Reach every part, check the windows against each other and the queue; one coded finding and its fix a line. Changes nothing. Exit 3 when there is more than info."`
 	Config struct {
@@ -99,6 +103,13 @@ type dlqRedriveCommand struct {
 	dlqFilter
 	DryRun bool   `name:"dry-run" help:"Change nothing; show what would become of each, and its cost."`
 	Reason string `help:"Why; logged with your name. Needed unless it is a dry run." placeholder:"TEXT"`
+}
+
+type pricesListCommand struct{ asJSON }
+
+type pricesCheckCommand struct {
+	asJSON
+	File string `arg:"" optional:"" help:"File of prices; the configured one, or else the built-in table, if it is not given." placeholder:"FILE"`
 }
 
 type purgeCommand struct{ asJSON }

@@ -141,7 +141,7 @@ func printLetters(w io.Writer, r *review) error {
 	}
 	s := r.doc.Summary
 	if s.WillCall > 0 {
-		fmt.Fprintf(w, "paid calls: %d; their cost is not known, this version knows no prices\n", s.Calls)
+		fmt.Fprintf(w, "paid calls: %d; their cost is known when they are answered\n", s.Calls)
 	}
 	for _, line := range r.hidden() {
 		fmt.Fprintln(w, line)

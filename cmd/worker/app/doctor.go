@@ -31,7 +31,7 @@ type doctorDocument struct {
 
 // Run reaches every part, creates and changes nothing, and says what is not as it should be.
 func (d doctorCommand) Run(c *call) error {
-	cfg, err := c.load((*config.Config).LedgerFault, windows)
+	cfg, err := c.load((*config.Config).LedgerFault, windows, priced)
 	if err != nil {
 		return err
 	}
@@ -67,10 +67,14 @@ func (c *call) examine(ctx context.Context, cfg *config.Config) doctorDocument {
 	f.Ledger = c.ledgerFacts(ctx, cfg)
 	part("ledger", aboutLedger(cfg, f.Ledger), f.Ledger.Err, f.Ledger.Schema)
 	f.Broker = c.brokerFacts(ctx, cfg)
+	if table, err := cfg.PriceTable(); err == nil { // it was read before
+		f.Unpriced = unpriced(cfg, table)
+	}
 	part("broker", aboutBroker(cfg, f.Broker), f.Broker.Err)
 	doc.Findings = append(doc.Findings, doctor.Findings(f)...)
 
 	accounts, listening := c.accounts(cfg), free(ctx, cfg)
+	part("prices", aboutPrices(cfg))
 	part("providers", aboutProviders(cfg), accounts)
 	part("http", cmp.Or(cfg.HTTP.Listen, "no probes and metrics (http.listen is empty)"), listening)
 	for _, e := range unjoin(accounts) {

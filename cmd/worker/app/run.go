@@ -24,7 +24,7 @@ import (
 // Run receives and runs jobs until a signal or the end of the context, drains, and
 // returns nil.
 func (runCommand) Run(c *call) error {
-	cfg, err := c.load((*config.Config).LedgerFault, windows, c.accounts)
+	cfg, err := c.load((*config.Config).LedgerFault, windows, priced, c.accounts)
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,9 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 	w.closeAll = append(w.closeAll, w.queue.close)
 
 	cc := consumerConfig(cfg)
+	if cc.Prices, err = cfg.PriceTable(); err != nil {
+		return w, err
+	}
 	if c.throughLedger(cfg) {
 		cc.Tick = time.Second // jobs come by the ledger alone, and nobody wants to wait for them
 	}

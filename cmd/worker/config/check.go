@@ -157,16 +157,15 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 
 // later is what this version reads and does not act on yet. Whoever sets it should know.
 var later = []struct{ path, text string }{
-	{"prices", "this version knows no prices"},
-	{".budget_usd", "this version knows no prices, so nothing is held back"},
-	{"steps.", "this version sends no mail and no Slack messages"},
+	{".budget_usd", "has half an effect: a job that has spent more makes no further call, but nothing is held back for calls under way"},
+	{"steps.", "has no effect: this version sends no mail and no Slack messages"},
 }
 
 func (l *loader) unused() {
 	for _, s := range l.config.settings {
 		for _, f := range later {
 			if src := l.config.Source(s.path); (strings.HasPrefix(s.path, f.path) || strings.HasSuffix(s.path, f.path)) && src.Kind != "default" {
-				l.config.warnings = append(l.config.warnings, fmt.Sprintf("PO019 %s (%s) has no effect: %s", s.path, src, f.text))
+				l.config.warnings = append(l.config.warnings, fmt.Sprintf("PO019 %s (%s) %s", s.path, src, f.text))
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type Config struct {
 	Consumer  Consumer       `conf:"consumer"`
 	Retention Retention      `conf:"retention"`
 	Providers Providers      `conf:"providers"`
-	Prices    string         `conf:"prices"`
+	Prices    string         `conf:"prices"` // a file, over the built-in table; "": that alone
 	Steps     Steps          `conf:"steps"`
 	Jobs      map[string]Job `conf:"jobs"` // one for every known job
 	HTTP      HTTP           `conf:"http"`

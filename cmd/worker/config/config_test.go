@@ -123,7 +123,7 @@ func TestMissingFile(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	c, err := load(t, "steps: {email: {from: a@b.example}}\n", []string{"PAIDONCE_LEDGER_ULR=x", "PAIDONCE_PORT_8080_TCP=tcp://10.0.0.1"})
+	c, err := load(t, "steps: {email: {from: a@b.example}}\njobs: {ticket.summary: {budget_usd: 1}}\n", []string{"PAIDONCE_LEDGER_ULR=x", "PAIDONCE_PORT_8080_TCP=tcp://10.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +131,7 @@ func TestWarnings(t *testing.T) {
 		"PO016 environment PAIDONCE_LEDGER_ULR is no setting and is not read; did you mean PAIDONCE_LEDGER_URL?",
 		"PO016 environment PAIDONCE_PORT_8080_TCP is no setting and is not read",
 		"PO019 steps.email.from (worker.yaml:1:23) has no effect: this version sends no mail and no Slack messages",
+		"PO019 jobs.ticket.summary.budget_usd (worker.yaml:2:37) has half an effect: a job that has spent more makes no further call, but nothing is held back for calls under way",
 	}
 	if got := c.Warnings(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("warnings\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

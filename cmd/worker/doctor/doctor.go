@@ -28,7 +28,7 @@ const (
 type Finding struct {
 	Code  string `json:"code"` // a row of docs/errors.md
 	Level Level  `json:"level"`
-	Part  string `json:"part"` // ledger, broker, windows, providers, http
+	Part  string `json:"part"` // ledger, broker, windows, prices, providers, http
 	Text  string `json:"text"` // what is so, with its values
 	Fix   string `json:"fix"`
 }
@@ -40,9 +40,10 @@ func (f Finding) String() string {
 
 // Facts are what the parts say of themselves, and the settings that they are judged by.
 type Facts struct {
-	Windows Windows
-	Ledger  Ledger
-	Broker  Broker
+	Windows  Windows
+	Ledger   Ledger
+	Broker   Broker
+	Unpriced []Unpriced
 }
 
 // Windows are the settings that have to fit each other.
@@ -77,7 +78,11 @@ type Broker struct {
 func Findings(f Facts) []Finding {
 	all := f.Ledger.Findings()
 	all = append(all, Queue(f.Broker, f.Windows)...)
-	return append(all, f.Windows.findings()...)
+	all = append(all, f.Windows.findings()...)
+	for _, u := range f.Unpriced {
+		all = append(all, u.finding())
+	}
+	return all
 }
 
 // Findings are what there is to say of the ledger.
