@@ -9,6 +9,7 @@ package prices
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -73,9 +74,7 @@ type model struct{ provider, name string }
 func (t *Table) With(other *Table) *Table {
 	both := &Table{models: make(map[model][]Price, len(t.models)+len(other.models))}
 	for _, from := range []*Table{t, other} {
-		for m, ps := range from.models {
-			both.models[m] = ps
-		}
+		maps.Copy(both.models, from.models)
 	}
 	return both
 }
