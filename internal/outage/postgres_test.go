@@ -54,7 +54,7 @@ func TestLostReplies(t *testing.T) {
 		{"gate", model, 2, 2},                                            // not sent, and sent again under a new id
 		{"settle", "answer to " + key("settle").Text, 1, 1},              // the answer on its way to the ledger
 		{"commit", "Q\x00\x00\x00\x0bcommit\x00", 1, 1},                  // of the user's transaction
-		{"mark", "mark (key) values", 1, 1},                              // inside it: rolled back, and the transaction made again
+		{"mark", "-- " + key("mark").Text, 1, 1},                         // inside it: rolled back, and the transaction made again
 		{"complete", "\"answer to " + key("complete").Text + "\"", 1, 1}, // the last statement of it
 	}
 	docs := []string{"warm"}
