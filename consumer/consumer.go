@@ -48,7 +48,7 @@ type Consumer struct {
 	waiting int                        // of these, deliveries that have no slot
 	orphans map[ledger.Key][]ledger.ID // tokens of claims that got no answer
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
-	gone    map[string]bool            // jobs without a handler that were logged
+	gone    map[string]bool            // what jobs cannot be run for, as it was logged
 
 	wake       chan struct{}  // the keeper has something new to keep
 	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds

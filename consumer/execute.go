@@ -169,6 +169,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.GiveBack, o.Error.Class = true, "lost"
 	case errors.Is(err, job.ErrBudget):
 		o.Fail, o.Error.Class = true, "budget"
+	case errors.Is(err, job.ErrTooLarge), errors.Is(err, ledger.ErrTooLarge):
+		o.Fail, o.Error.Class = true, "result_too_large"
 	case errors.Is(err, job.ErrMismatch):
 		o.Fail, o.Error.Class = true, "mismatch"
 	case panicked:

@@ -68,7 +68,9 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
-	w.in, w.undecodable = h.Decode(s.Input)
+	if w.undecodable = s.Fault; s.Fault == nil {
+		w.in, w.undecodable = h.Decode(s.Input)
+	}
 	w.request = ledger.Request{
 		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
 	c.process(ctx, paid, w)
@@ -148,7 +150,7 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		w.log.InfoContext(ctx, "job ended without a result before", "verdict", claimed.Verdict.String())
 		c.ack(ctx, w)
 	case ledger.Busy, ledger.NotDue, ledger.HeldUnknown:
-		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput
+		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
 		if !carried && !absorb {
 			return &later{in: c.lookIn(claimed), unused: true}
 		}
@@ -251,7 +253,7 @@ type work struct {
 	in          job.Input
 	request     ledger.Request // of its claims; each is given a token of its own
 	since       time.Time
-	undecodable error       // the stored input does not decode any more
+	undecodable error       // the stored input is damaged, or does not decode any more
 	tried       atomic.Bool // a run on this delivery ended in an error
 
 	// Written under Consumer.mu by whoever works on it, who alone reads them without it. The

@@ -48,14 +48,17 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 	log := c.log.With("job", a.Action, "key", a.Lease.Key.Text)
 	h, known := c.cfg.Handlers.Lookup(a.Action)
 	policy, open, answer := job.Hold(), 0, "no handler"
-	if known {
+	switch {
+	case a.Fault != nil:
+		answer = a.Fault.Error()
+	case !known:
+		c.noHandler(ctx, a.Action)
+	default:
 		policy, open, answer = c.ask(ctx, h, a)
 		if open == 0 {
 			log.InfoContext(ctx, "unknown calls reconciled")
 			return
 		}
-	} else {
-		c.noHandler(ctx, a.Action)
 	}
 	sctx, cancel := settling(ctx)
 	defer cancel()

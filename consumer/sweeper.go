@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -61,6 +62,12 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 	}
 	unheard := c.takeUnheard()
 	for i, s := range append(unheard, due...) {
+		if s.Fault != nil && !errors.Is(s.Fault, ledger.ErrDamaged) {
+			if c.first(s.Fault.Error()) {
+				c.log.WarnContext(ctx, "jobs that wait are left to others", "job", s.Action, "key", s.Key.Text, "error", s.Fault)
+			}
+			continue
+		}
 		h, _ := c.cfg.Handlers.Lookup(s.Action)
 		if !c.slots.demand(ctx) {
 			c.putUnheard(unheard[min(i, len(unheard)):])
@@ -107,13 +114,18 @@ func (c *Consumer) putUnheard(rest []ledger.Stored) {
 
 // noHandler logs once for each job name that this worker cannot run.
 func (c *Consumer) noHandler(ctx context.Context, name string) {
-	c.mu.Lock()
-	first := !c.gone[name]
-	c.gone[name] = true
-	c.mu.Unlock()
-	if first {
+	if c.first(name) {
 		c.log.WarnContext(ctx, "no handler for a job that waits", "job", name, "registered", c.cfg.Handlers.Names())
 	}
+}
+
+// first reports whether what this worker cannot run for is new.
+func (c *Consumer) first(why string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.gone[why]
+	c.gone[why] = true
+	return !known
 }
 
 // recent remembers the last n message ids that were acknowledged, to tell a lost

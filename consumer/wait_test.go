@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,8 +235,8 @@ func TestAnUnknownJobInItsMessage(t *testing.T) {
 	bubble(t, sqs(0), func(r *rig) {
 		r.prov.script = func(string, int) (time.Duration, error) { return time.Second, errors.New("connection reset") }
 		var s spy
-		r.publish(ask{Tenant: "acme", Doc: "1", Pad: strings.Repeat("x", 100<<10)})
-		a := r.start("a", s.on)
+		r.send("1")
+		a := r.start("a", s.on, keepsNoInput)
 		time.Sleep(time.Hour)
 		r.end(a)
 		r.want("1", want{state: ledger.Unknown, open: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Sent}, errClass: "held"})

@@ -191,21 +191,21 @@ func TestRunDeadlineEndsTheRun(t *testing.T) {
 func TestHandOffBeforeTheAckTimeout(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		pad      int
+		change   func(*consumer.Config)
 		during   memory.Depth
 		outcomes map[string]int
 	}{
-		{"input kept", 0, memory.Depth{}, map[string]int{"handed_off": 1}},
-		{"input too large to keep", 100 << 10, memory.Depth{Delayed: 1}, map[string]int{"acked": 1}},
+		{"input kept", func(*consumer.Config) {}, memory.Depth{}, map[string]int{"handed_off": 1}},
+		{"input too large to keep", keepsNoInput, memory.Depth{Delayed: 1}, map[string]int{"acked": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, memory.Options{Visibility: 4 * time.Minute, MaxHold: 4 * time.Minute}, func(r *rig) {
 				r.call.Routes[0].Timeout = 15 * time.Minute
 				r.cfg.SettleWindow, r.cfg.Hold = 20*time.Minute, 20*time.Minute
 				r.prov.script = func(string, int) (time.Duration, error) { return 11 * time.Minute, nil }
-				r.publish(ask{Tenant: "acme", Doc: "1", Pad: strings.Repeat("x", c.pad)})
+				r.send("1")
 				outcomes := map[string]int{}
-				a := r.start("a", func(c *consumer.Config) {
+				a := r.start("a", c.change, func(c *consumer.Config) {
 					c.Trace.Delivered = func(_, outcome string) {
 						r.mu.Lock()
 						defer r.mu.Unlock()

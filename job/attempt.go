@@ -241,8 +241,7 @@ func manualOutcome(value any, err error) outcome {
 		if jerr != nil {
 			return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "answer_not_encodable"}, err: jerr}
 		}
-		return outcome{evidence: ledger.Evidence{State: ledger.Received, Class: "done",
-			Response: &ledger.Response{Codec: codecJSON, Body: body}}}
+		return answered(ledger.Evidence{State: ledger.Received, Class: "done"}, &ledger.Response{Codec: codecJSON, Body: body})
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {

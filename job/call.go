@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -285,6 +286,9 @@ func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (a
 		}
 	}
 	q.run.cfg.Saw(Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
+	if strings.HasSuffix(ans.Response.Codec, cutSuffix) {
+		return nil, fmt.Errorf("call %s was answered: %w", q.Name, Fail(ErrTooLarge))
+	}
 	if ans.Response.Codec == codecJSON {
 		var v Out
 		if err := json.Unmarshal(ans.Response.Body, &v); err != nil {
@@ -315,6 +319,8 @@ func (q *question[In, Out]) do(ctx context.Context, a *Attempt, rt *Route[In, Ou
 	switch {
 	case o == nil: // nothing was sent
 		return out, nil, err
+	case o.evidence.State == ledger.Received && o.err != nil: // whatever user code makes of it: the next run gets no answer
+		return nil, o, fmt.Errorf("call %s was answered: %w", q.Name, o.err)
 	case o.evidence.State == ledger.Received && err != nil:
 		return nil, o, fmt.Errorf("call %s was answered, and the answer is kept: %w", q.Name, err)
 	case o.evidence.State == ledger.Received:

@@ -17,7 +17,32 @@ import (
 const (
 	codecHTTP = "http" // status line, headers and body, in the form of the wire
 	codecJSON = "json" // a value that user code made
+
+	// cutSuffix marks the codec of an answer of which the ledger has the beginning alone.
+	cutSuffix = "-cut"
 )
+
+// maxKept is the largest answer that is kept whole, as it is encoded: a little below what a ledger
+// takes, for those who wrap it on its way there, as encryption does.
+const maxKept = ledger.MaxBody - ledger.WrapRoom
+
+// keepable is an answer as it is kept. One that is too large is an answer all the same: it
+// was paid for, and so is each further one.
+func keepable(r *ledger.Response) (*ledger.Response, error) {
+	if len(r.Body) <= maxKept {
+		return r, nil
+	}
+	return &ledger.Response{Codec: r.Codec + cutSuffix, Body: r.Body[:maxKept]}, Fail(ErrTooLarge)
+}
+
+// answered is the outcome with an answer.
+func answered(e ledger.Evidence, r *ledger.Response) outcome {
+	r, err := keepable(r)
+	if e.Response = r; err != nil {
+		e.Class = "too_large"
+	}
+	return outcome{evidence: e, err: err}
+}
 
 // hop are headers that speak of the connection and not of the answer.
 var hop = map[string]bool{

@@ -25,6 +25,11 @@ var (
 	ErrCancelled = errors.New("PO315 the job was cancelled")
 )
 
+// ErrTooLarge: a call was answered with more than a ledger keeps. Its beginning is kept, so the call is
+// never made again: whoever asks for its answer is given this error. It is permanent, not sticky: a handler
+// may do without the answer.
+var ErrTooLarge = fmt.Errorf("PO366 the answer is larger than %d bytes; its beginning is kept", maxKept)
+
 // Class says what an error of a handler means for its job.
 type Class string
 

@@ -207,8 +207,10 @@ func (x *exchange) whole(resp *http.Response, media string) {
 	x.bill = d.bill()
 	var o outcome
 	switch {
-	case errors.Is(err, errTooLarge):
-		o = x.unknown("too_large", err)
+	case errors.Is(err, ErrTooLarge) && media != "text/html":
+		o = x.received(resp, body)
+	case errors.Is(err, ErrTooLarge):
+		o = x.unknown("unparsable", fmt.Errorf("a page of more than %d bytes is no answer of the provider's", maxAnswer))
 	case err != nil && timedOut(err):
 		o = x.unknown("timeout", err)
 	case err != nil:
@@ -221,7 +223,11 @@ func (x *exchange) whole(resp *http.Response, media string) {
 		o = x.received(resp, body)
 	}
 	recorded := x.record(o)
-	if !recorded || err != nil {
+	switch {
+	case recorded && o.evidence.State == ledger.Received && o.err != nil:
+		x.fail("too_large", o.err)
+		return
+	case !recorded || err != nil:
 		x.fail("unknown", x.lost(err))
 		return
 	}
@@ -251,7 +257,7 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 	}
 	n, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && n > maxAnswer {
-		err = errTooLarge
+		err = ErrTooLarge
 	}
 	return b.Bytes(), err
 }
@@ -259,9 +265,8 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 // received is the outcome with an answer.
 func (x *exchange) received(resp *http.Response, body []byte) outcome {
 	e := x.evidence(ledger.Received, "done")
-	e.Response = encodeResponse(resp.StatusCode, resp.Header, body)
 	x.a.price(&e, &x.bill)
-	return outcome{evidence: e}
+	return answered(e, encodeResponse(resp.StatusCode, resp.Header, body))
 }
 
 // faulted is the outcome of an answer in which the provider says that it failed.

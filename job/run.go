@@ -206,6 +206,9 @@ func (r *Run) paid(ctx context.Context, timeout time.Duration) (context.Context,
 // look reads what is known of a call.
 func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, error) {
 	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
+	if errors.Is(err, ledger.ErrDamaged) {
+		return l, Fail(err) // it is paid, and no later look finds it better
+	}
 	return l, r.refused(err)
 }
 

@@ -102,7 +102,7 @@ func (x *exchange) stream(resp *http.Response) {
 	text, end, err := x.pump(resp.Body, t, r)
 	o := x.streamed(resp, text, r, end, err)
 	err = io.EOF
-	if !x.record(o) || o.evidence.State == ledger.Sent {
+	if !x.record(o) || o.evidence.State == ledger.Sent || o.evidence.State == ledger.Received && o.err != nil {
 		err = x.lost(io.ErrUnexpectedEOF)
 	}
 	let := len(text)
@@ -143,7 +143,7 @@ func (x *exchange) pump(body io.Reader, t *tee, r *reading) (text []byte, end me
 			}
 			return text, passing, rerr
 		case len(text) > maxAnswer:
-			return text, passing, errTooLarge
+			return text, passing, ErrTooLarge
 		}
 	}
 }
@@ -155,12 +155,10 @@ func (x *exchange) streamed(resp *http.Response, text []byte, r *reading, end me
 	switch {
 	case end == failing:
 		return x.faulted(r.fault)
-	case end == completed || !errors.Is(err, errTooLarge) && r.ended(clean):
+	case end == completed || errors.Is(err, ErrTooLarge) || r.ended(clean):
 		return x.received(resp, text)
 	case clean:
 		return x.unknown("no_terminal_event", errors.New("the stream ended without its terminal event"))
-	case errors.Is(err, errTooLarge):
-		return x.unknown("too_large", err)
 	}
 	class := lostClass(err)
 	if class != "timeout" && class != "cancelled" {

@@ -7,21 +7,22 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"github.com/paidonce/paidonce/ledger"
 )
 
 const (
-	maxAnswer  = 64 << 20  // bytes of an answer that is kept; a larger one is unknown
-	maxRefusal = 1 << 20   // bytes of a refusal that are read
-	maxRequest = 256 << 20 // bytes of a request's body
+	maxAnswer  = ledger.MaxBody // bytes of an answer's body that are read
+	maxRefusal = 1 << 20        // bytes of a refusal that are read
+	maxRequest = 256 << 20      // bytes of a request's body
 
 	retryHeader = "X-Should-Retry"
 )
 
 var (
-	errSecond   = errors.New("PO364 this attempt has made its one request; nothing was sent (requests that cost nothing go through Free)")
-	errOver     = errors.New("PO365 the attempt is over; nothing was sent")
-	errTooLarge = fmt.Errorf("PO366 the answer is larger than %d bytes", maxAnswer)
-	errWaiting  = errors.New("PO367 the caller stopped waiting; the request goes on and its answer is kept")
+	errSecond  = errors.New("PO364 this attempt has made its one request; nothing was sent (requests that cost nothing go through Free)")
+	errOver    = errors.New("PO365 the attempt is over; nothing was sent")
+	errWaiting = errors.New("PO367 the caller stopped waiting; the request goes on and its answer is kept")
 )
 
 // guard is the transport of one attempt. It lets one request out, through the send

@@ -111,7 +111,8 @@ func (c Call[In, Out]) info() CallInfo {
 				return Found{Finding: f}, err
 			}
 			body, err := json.Marshal(out)
-			o.found.Finding, o.found.Response = f, &ledger.Response{Codec: codecJSON, Body: body}
+			r, _ := keepable(&ledger.Response{Codec: codecJSON, Body: body}) // who asks for it is told of it
+			o.found.Finding, o.found.Response = f, r
 			return *o.found, err
 		}
 	}

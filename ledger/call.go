@@ -172,6 +172,7 @@ type Adopted struct {
 	Action    string
 	InputHash Hash
 	Input     []byte        // nil: not kept
+	Fault     error         // why Input cannot be read, as Stored.Fault
 	Since     time.Duration // how long it has been unknown
 	Replays   int
 	Now       time.Time // the ledger's clock at adoption: use it as Evidence.AskedAt

@@ -34,6 +34,9 @@ func (a Attempt) Check() error {
 // it comes from nobody, or says received without an answer (a later run would
 // find none and pay again).
 func (e Evidence) Check() error {
+	if e.Response != nil && len(e.Response.Body) > MaxBody {
+		return fmt.Errorf("%w: settle: an answer of %d", ErrTooLarge, len(e.Response.Body))
+	}
 	return refused("settle",
 		when(!slices.Contains([]AttemptState{Sent, Received, Rejected, FailedAttempt, NotSent}, e.State),
 			"has the attempt state %q, which nobody can report", e.State),
@@ -61,8 +64,12 @@ func (w Worker) Check() error {
 		positive("lease", w.TTL))
 }
 
-// Check returns an error that wraps ErrRequest when the result cannot be committed.
+// Check returns an error that wraps ErrRequest when the result cannot be committed; a result
+// that is too large is ErrTooLarge.
 func (r Result) Check() error {
+	if len(r.Body) > MaxBody {
+		return fmt.Errorf("%w: complete: a result of %d", ErrTooLarge, len(r.Body))
+	}
 	return refused("complete", text("schema", r.Schema), when(r.ID.IsZero(), "has no result id"))
 }
 

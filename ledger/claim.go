@@ -94,7 +94,7 @@ type Request struct {
 	Key       Key
 	Action    string // handler name
 	InputHash Hash
-	Input     []byte // kept on the row if it is at most InlineInput bytes; nil: not offered
+	Input     []byte // kept if it has at most MaxBody bytes; nil: not offered
 	Carrier   Carrier
 	Worker    WorkerID
 	Token     ID            // this claim; the same one when the request is repeated
@@ -148,7 +148,7 @@ type Claimed struct {
 	Run        int           // Run: number of this run, from 1
 	Generation int           // always, once the row exists
 	Carrier    Carrier       // always: an unknown job carried by the ledger may be acknowledged
-	Result     *Result       // Saved
+	Result     *Result       // Saved; without a body of more than InlineBody bytes, which Job has: duplicates must be cheap
 	Cost       *Nano         // Saved, Purged: what the job cost, if known
 	Error      *JobError     // HasFailed
 	RetryIn    time.Duration // Busy: the owner's remaining lease; NotDue, HeldUnknown: until it is due
@@ -167,5 +167,6 @@ type Stored struct {
 	Action    string
 	InputHash Hash
 	Input     []byte
+	Fault     error // why Input cannot be read: ErrDamaged, or it is not for this worker's keys; nil: it can
 	Origin    Origin
 }

@@ -1,6 +1,9 @@
 package ledger
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors of every ledger; compare with errors.Is. Anything else that a
 // ledger returns is a fault of its store (unreachable, out of space): nothing is
@@ -40,4 +43,13 @@ var (
 	// ErrRequest: the arguments cannot be stored or make no sense; nothing was
 	// read or written, and repeating them does not help.
 	ErrRequest = errors.New("PO214 request is not valid")
+	// ErrTooLarge: a body is larger than MaxBody. It is an ErrRequest too.
+	ErrTooLarge error = tooLarge{}
+	// ErrDamaged: a stored body is not as it was written. Nothing of it is returned.
+	ErrDamaged = errors.New("PO216 stored body is damaged")
 )
+
+type tooLarge struct{}
+
+func (tooLarge) Error() string { return fmt.Sprintf("PO215 body is larger than %d bytes", MaxBody) }
+func (tooLarge) Unwrap() error { return ErrRequest }

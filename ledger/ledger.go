@@ -39,7 +39,9 @@ type Ledger interface {
 	// by byte; ErrRequest refuses those that are not UTF-8 or hold a zero byte.
 	//
 	// A mismatch writes nothing. The budget is that of the latest claim that was told
-	// Run, the input that of the first. A claim carried by the ledger makes a job with a
+	// Run, the input that of the first; one larger than InlineInput that of the first which
+	// could store it, up to MaxBody. An input that is not stored is the message's alone: the job
+	// stays with its broker. A claim carried by the ledger makes a job with a
 	// stored input the ledger's.
 	Claim(ctx context.Context, r Request) (Claimed, error)
 
@@ -125,7 +127,8 @@ type Reconciler interface {
 	// nothing open; and, whatever their carrier, those that have been so for
 	// longer than grace (the broker may have dropped their message): ready since
 	// NextAt, running since UpdatedAt. Of these actions, none named: of any. A listed job
-	// is not owned: claim it like any other.
+	// is not owned: claim it like any other. The list ends early where the inputs on it reach
+	// MaxBody together.
 	Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]Stored, error)
 	// Adopt takes unknown jobs that are due for a look (J14), until the worker has a.Max
 	// under the token, and tells of all these: a caller whose reply was lost, or that
@@ -150,6 +153,9 @@ type Reader interface {
 	Jobs(ctx context.Context, f Filter) iter.Seq2[Job, error]
 	// Unknowns counts the unknown jobs of each action.
 	Unknowns(ctx context.Context) ([]UnknownCount, error)
+	// Answer returns the captured answer of an attempt. ErrNotFound: there is none, or it is past
+	// its retention.
+	Answer(ctx context.Context, id AttemptID) (Response, error)
 	// Ping proves that the store answers and that its schema fits (ErrSchema).
 	Ping(ctx context.Context) error
 }
@@ -166,7 +172,3 @@ type Store interface {
 // SendWindow bounds the time from before the gate is issued to the first byte on
 // the wire, by wall clock and by monotonic clock. Past it nothing is sent.
 const SendWindow = 2 * time.Second
-
-// InlineInput is the largest input that a job row keeps, in bytes. A job with a
-// larger one is carried by its message alone.
-const InlineInput = 64 << 10

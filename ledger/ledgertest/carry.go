@@ -8,14 +8,14 @@ import (
 )
 
 func inputKept(e *env) {
-	for name, size := range map[string]int{"empty": 0, "small": 1, "limit": ledger.InlineInput, "over": ledger.InlineInput + 1, "none": -1} {
+	for name, size := range map[string]int{"empty": 0, "small": 1, "limit": ledger.InlineInput, "none": -1} {
 		r := e.request(name)
 		r.Input = nil
 		if size >= 0 {
 			r.Input = bytes.Repeat([]byte{0xff}, size)
 		}
 		j := e.start(r)
-		kept := name != "over" && name != "none"
+		kept := name != "none"
 		if got := e.read(j.key).InputKept; got != kept {
 			e.Errorf("input of %d bytes kept: %v, want %v", size, got, kept)
 		}

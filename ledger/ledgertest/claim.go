@@ -23,7 +23,7 @@ var claimCases = []testCase{
 	{"no take over with a call open", "a call that may have been paid is made again by another worker", noTakeOverOpen},
 	{"no take over of a cancelled job", "a cancelled job runs again after its worker died", noTakeOverCancelled},
 	{"claims of a closed epoch", "a zombie burns the runs of jobs it can never finish", claimClosed},
-	{"the input is kept up to its limit", "the ledger runs a job from half an input, or stores a huge one", inputKept},
+	{"the input is kept", "the ledger runs a job from half an input, or without one", inputKept},
 	{"the carrier never goes back", "a job that nobody's message brings back is waited for", carrierStays},
 	{"the greatest count of receives", "people see a job as received less often than it was", receives},
 	{"the budget of the latest claim", "a job stays held after its budget was raised", latestBudget},

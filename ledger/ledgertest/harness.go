@@ -62,6 +62,9 @@ type Harness struct {
 
 	// Marks lists the marks that are committed, in any order, repeats included.
 	Marks func() []string
+
+	// Chunks are the rows of large bodies. nil: the ledger keeps bodies whole.
+	Chunks *Chunks
 }
 
 // Run puts a ledger through the suite. It calls newHarness once per case, for an
@@ -84,7 +87,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, readCases, raceCases, purgeCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, readCases, raceCases, purgeCases, bodyCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

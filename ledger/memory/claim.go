@@ -31,7 +31,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	}
 	switch t.ID {
 	case "J5":
-		return j.running(), nil
+		return j.keepInput(r), nil
 	case "J1", "J2", "J3":
 		if !l.open(r.Worker) {
 			return ledger.Claimed{}, ledger.ErrClosed
@@ -48,16 +48,28 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 		j.cancel(t, now, r.Worker.ID, "")
 	}
 	if t.To == ledger.Running {
-		return j.running(), nil
+		return j.keepInput(r), nil
 	}
 	return l.answer(j, f, now), nil
+}
+
+// keepInput stores an input that is larger than what is kept with the row, and answers the claim
+// that offers it.
+func (r *row) keepInput(q ledger.Request) ledger.Claimed {
+	if q.LargeInput() != nil && !r.InputKept {
+		r.input, r.InputKept = bytes.Clone(q.Input), true
+		if q.Carrier == ledger.CarriedByLedger {
+			r.Carrier = ledger.CarriedByLedger
+		}
+	}
+	return r.running()
 }
 
 // insert makes the row of a key that was never seen.
 func (l *Ledger) insert(r ledger.Request, now time.Time) *row {
 	j := &row{Job: ledger.Job{Key: r.Key, ID: int64(len(l.rows)) + 1, Action: r.Action, Generation: 1,
 		Carrier: ledger.CarriedByBroker, InputHash: r.InputHash, Origin: r.Origin.Clean(), CreatedAt: now, NextAt: now}}
-	if r.Input != nil && len(r.Input) <= ledger.InlineInput {
+	if r.RowInput() != nil {
 		j.input, j.InputKept = bytes.Clone(r.Input), true
 	}
 	l.keys[r.Key] = j
@@ -116,7 +128,7 @@ func (l *Ledger) answer(r *row, f ledger.Facts, now time.Time) ledger.Claimed {
 	case r.State == ledger.Done && r.Purged:
 		c.Verdict, c.Cost = ledger.Purged, clone(r.Cost)
 	case r.State == ledger.Done:
-		c.Verdict, c.Result, c.Cost = ledger.Saved, result(r.Result), clone(r.Cost)
+		c.Verdict, c.Result, c.Cost = ledger.Saved, result(r.Result.Light()), clone(r.Cost)
 	case r.State == ledger.Failed:
 		c.Verdict, c.Error = ledger.HasFailed, clone(r.Error)
 	case r.State == ledger.Cancelled:

@@ -30,6 +30,20 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 	return j, nil
 }
 
+// Answer implements ledger.Reader.
+func (l *Ledger) Answer(ctx context.Context, id ledger.AttemptID) (ledger.Response, error) {
+	_, unlock, err := l.begin(ctx)
+	if err != nil {
+		return ledger.Response{}, err
+	}
+	defer unlock()
+	a := l.row(id.Tenant, id.Job).attempt(id.ID)
+	if a == nil || a.response == nil {
+		return ledger.Response{}, ledger.ErrNotFound
+	}
+	return *response(a.response), nil
+}
+
 // show is the row as people see it in a list.
 func (r *row) show() ledger.Job {
 	j := r.Job

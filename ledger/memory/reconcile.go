@@ -49,12 +49,14 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ..
 	}
 	defer unlock()
 	var due []ledger.Stored
+	size := 0
 	for _, r := range l.rows {
-		if len(due) >= n {
+		if len(due) >= n || size >= ledger.MaxBody {
 			break
 		}
 		if l.due(r, now, grace) && (len(actions) == 0 || slices.Contains(actions, r.Action)) {
 			due = append(due, ledger.Stored{Key: r.Key, Action: r.Action, InputHash: r.InputHash, Input: bytes.Clone(r.input), Origin: r.Origin})
+			size += len(r.input)
 		}
 	}
 	return due, nil

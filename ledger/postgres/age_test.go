@@ -13,7 +13,7 @@ import (
 )
 
 // children are the tables of children, with the units of their partitions.
-var children = map[string]string{"attempt": "month", "event": "month", "response": "week", "result": "week", "input": "week"}
+var children = map[string]string{"attempt": "month", "event": "month", "response": "week", "result": "week", "input": "week", "chunk": "week"}
 
 // ager moves jobs into the past, with their children: by whole days, so that part_on is older by
 // as many. partitions makes those of the time; without it the children land in the nets.
@@ -65,4 +65,19 @@ func makePartition(ctx context.Context, tx pgx.Tx, table string, day time.Time) 
 	_, err = tx.Exec(ctx, fmt.Sprintf("create table if not exists paidonce.%s_%s partition of paidonce.%s for values from ('%s') to ('%s')",
 		table, low.Format("20060102"), table, low.Format(time.DateOnly), high.Format(time.DateOnly)))
 	return err
+}
+
+// where counts the rows of a job's children by the day that they belong to.
+func (f *fixture) where(k ledger.Key, table string) (days []string) {
+	f.Helper()
+	rows, err := f.db.Query(f.Context(), `select to_char(c.part_on, 'YYYY-MM-DD') || ' ' || (c.tableoid::regclass::text like '%_default') from paidonce.`+table+` c
+		join paidonce.job j on j.tenant = c.tenant and j.id = c.job where j.tenant = $1 and j.key = $2`, k.Tenant, k.Text)
+	if err != nil {
+		f.Fatal(err)
+	}
+	days, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		f.Fatal(err)
+	}
+	return days
 }

@@ -51,7 +51,11 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	if err := r.Check(); err != nil {
 		return ledger.Claimed{}, err
 	}
-	return again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) { return l.claim(ctx, &r) })
+	c, err := again(ctx, "claim "+r.Key.Text, func() (ledger.Claimed, error) { return l.claim(ctx, &r) })
+	if err != nil {
+		return ledger.Claimed{}, err
+	}
+	return l.keepInput(ctx, &r, c)
 }
 
 // claim asks in the order of what is most likely and cheapest: a read, which ends
@@ -122,7 +126,7 @@ func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRo
 		column(rs, func(r *ledger.Request) [16]byte { return r.Token }),
 		column(rs, func(r *ledger.Request) string { return r.Action }),
 		column(rs, func(r *ledger.Request) []byte { return r.InputHash[:] }),
-		column(rs, keptInput),
+		column(rs, (*ledger.Request).RowInput),
 		column(rs, carrier),
 		column(rs, func(r *ledger.Request) string { return r.Worker.ID }),
 		column(rs, func(r *ledger.Request) int64 { return r.Worker.Epoch }),
@@ -130,14 +134,6 @@ func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRo
 		column(rs, func(r *ledger.Request) ledger.Nano { return r.Budget }),
 		column(rs, func(r *ledger.Request) int { return r.Receives }),
 		column(rs, origin))
-}
-
-// keptInput is the part of a request's input that the ledger keeps: all or nothing.
-func keptInput(r *ledger.Request) []byte {
-	if len(r.Input) > ledger.InlineInput {
-		return nil
-	}
-	return r.Input
 }
 
 // origin is what the ledger keeps of a request's origin, as JSON: null for none.
@@ -155,7 +151,7 @@ func origin(r *ledger.Request) *string {
 
 // carrier of a new row: the ledger carries only what it can run.
 func carrier(r *ledger.Request) ledger.Carrier {
-	if r.Carrier == ledger.CarriedByLedger && keptInput(r) != nil {
+	if r.Carrier == ledger.CarriedByLedger && r.RowInput() != nil {
 		return ledger.CarriedByLedger
 	}
 	return ledger.CarriedByBroker
@@ -199,6 +195,9 @@ func (c *claimRow) answer(r *ledger.Request, asked time.Time) ledger.Claimed {
 	case c.State == ledger.Done:
 		a.Verdict, a.Cost = ledger.Saved, c.Cost
 		a.Result = &ledger.Result{ID: *c.ResultID, Body: c.Body, Schema: *c.SchemaName}
+		if _, large := ledger.Referred(c.Body); large {
+			a.Result.Body = nil
+		}
 	case c.State == ledger.Failed:
 		a.Verdict, a.Error = ledger.HasFailed, jobError(c.ErrorClass, c.ErrorText)
 	case c.State == ledger.Cancelled:

@@ -77,6 +77,11 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 		}
 		hooks[i] = own
 	}
+	row, err := l.split(ctx, lease.Key.Tenant, lease.Job, r.Body, ledger.InlineBody)
+	if err != nil {
+		return err
+	}
+	r.Body = row
 	what := "complete " + lease.Key.Text
 	for try := 1; ; try++ {
 		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, l.complete(ctx, lease, r, hooks) })
@@ -171,7 +176,7 @@ func finish(ctx context.Context, q querier, cs []*completion) ([]finishedRow, er
 		column(cs, func(c *completion) int64 { return c.lease.Fence }),
 		column(cs, func(c *completion) [16]byte { return c.result.ID }),
 		column(cs, func(c *completion) string { return c.result.Schema }),
-		column(cs, func(c *completion) []byte { return notNull(c.result.Body) }),
+		column(cs, func(c *completion) []byte { return c.result.Body }),
 		column(cs, (*completion).used))
 }
 

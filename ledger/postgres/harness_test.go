@@ -150,6 +150,18 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 			}
 			return marks
 		},
+		Chunks: &ledgertest.Chunks{
+			Count: func() int { t.Helper(); return scan[int](t, db, "select count(*) from paidonce.chunk") },
+			Lose: func(k ledger.Key) {
+				t.Helper()
+				one("delete from paidonce.chunk c using paidonce.job j where j.tenant = $1 and j.key = $2 and c.tenant = j.tenant and c.job = j.id and c.n = 1", k.Tenant, k.Text)
+			},
+			Spoil: func(k ledger.Key) {
+				t.Helper()
+				one(`update paidonce.chunk c set body = set_byte(c.body, 0, 255 - get_byte(c.body, 0)) from paidonce.job j
+					where j.tenant = $1 and j.key = $2 and c.tenant = j.tenant and c.job = j.id and c.n = 1`, k.Tenant, k.Text)
+			},
+		},
 	}
 }
 
@@ -174,7 +186,7 @@ func (c *cases) database(t *testing.T) string {
 		}
 	})
 	pgtest.Exec(t, url, `delete from mark; delete from paidonce.worker; delete from paidonce.job; delete from paidonce.attempt;
-		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.event`)
+		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.chunk; delete from paidonce.event`)
 	pgtest.Exec(t, url, "vacuum paidonce.job")
 	pgtest.Exec(t, url, "vacuum paidonce.worker")
 	return url

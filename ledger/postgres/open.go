@@ -77,7 +77,7 @@ func newLedger(pool *pgxpool.Pool, conns int) *Ledger {
 	l.reads = newGroup(l.lanes, l.read)
 	l.inserts = newGroup(l.lanes, l.insert)
 	l.inserts.key = func(r *ledger.Request) any { return r.Token } // its place is found by it
-	l.inserts.size = func(r *ledger.Request) int { return len(keptInput(r)) }
+	l.inserts.size = func(r *ledger.Request) int { return len(r.RowInput()) }
 	l.looks = newGroup(l.lanes, l.look)
 	l.gates = newGroup(l.lanes, l.gate)
 	l.gates.key = func(a *gateAsk) any { return jobRef{a.lease.Key.Tenant, a.lease.Job} }

@@ -23,7 +23,7 @@ var (
 
 // bodies and records are the tables of children, by whose retention is theirs.
 var (
-	bodies  = []string{"input", "response", "result"}
+	bodies  = []string{"input", "response", "result", "chunk"} // in this order: a row must not outlive what it refers to
 	records = []string{"attempt", "event"}
 )
 

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -62,21 +63,6 @@ func (f *fixture) partitions(table string) []string {
 	return names
 }
 
-// where counts the rows of a job's children by the day that they belong to.
-func (f *fixture) where(k ledger.Key, table string) (days []string) {
-	f.Helper()
-	rows, err := f.db.Query(f.Context(), `select to_char(c.part_on, 'YYYY-MM-DD') || ' ' || (c.tableoid::regclass::text like '%_default') from paidonce.`+table+` c
-		join paidonce.job j on j.tenant = c.tenant and j.id = c.job where j.tenant = $1 and j.key = $2`, k.Tenant, k.Text)
-	if err != nil {
-		f.Fatal(err)
-	}
-	days, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		f.Fatal(err)
-	}
-	return days
-}
-
 // TestPurgeDropsPartitions: what is needed moves out first, and what is not is never deleted
 // row by row.
 func TestPurgeDropsPartitions(t *testing.T) {
@@ -84,6 +70,7 @@ func TestPurgeDropsPartitions(t *testing.T) {
 	f.old("done", 60*day)
 	f.old("forgotten", 800*day)
 	open := f.request("open")
+	open.Input = bytes.Repeat([]byte("0123456789"), 30_000) // in two chunks
 	lease := f.run(open)
 	if err := f.Send(t.Context(), lease, attempt()); err != nil {
 		t.Fatal(err)
@@ -96,7 +83,7 @@ func TestPurgeDropsPartitions(t *testing.T) {
 	if err := f.Complete(t.Context(), lateLease, ledger.Result{ID: ledger.NewID(), Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	for table, n := range map[string]int{"result": 2, "response": 2, "input": 2, "attempt": 2, "event": 2} {
+	for table, n := range map[string]int{"result": 2, "response": 2, "input": 2, "chunk": 2, "attempt": 2, "event": 2} {
 		if got := f.partitions(table); len(got) != n {
 			t.Fatalf("%s has the old partitions %v, want %d", table, got, n)
 		}
@@ -114,10 +101,13 @@ func TestPurgeDropsPartitions(t *testing.T) {
 		}
 		moved, keys = moved+s.Moved, keys+s.Keys
 	}
-	if len(dropped) != 8 || moved != 2 || keys != 1 {
-		t.Errorf("dropped %v, moved %d, forgot %d keys; want 8 partitions, 2 moved and 1 key", dropped, moved, keys)
+	if len(dropped) != 10 || moved != 2 || keys != 1 {
+		t.Errorf("dropped %v, moved %d, forgot %d keys; want 10 partitions, 2 moved and 1 key", dropped, moved, keys)
 	}
-	for table, n := range map[string]int{"result": 0, "response": 0, "input": 0, "attempt": 1, "event": 1} {
+	if !strings.HasPrefix(dropped[3], "chunk_") { // a row that refers to chunks must not be left without them
+		t.Errorf("dropped %v: chunks come after the rows that name them", dropped)
+	}
+	for table, n := range map[string]int{"result": 0, "response": 0, "input": 0, "chunk": 0, "attempt": 1, "event": 1} {
 		if got := f.partitions(table); len(got) != n {
 			t.Errorf("%s still has the partitions %v, want %d", table, got, n)
 		}
@@ -126,10 +116,17 @@ func TestPurgeDropsPartitions(t *testing.T) {
 		}
 	}
 	today := scan[string](t, f.db, "select to_char(now() at time zone 'utc', 'YYYY-MM-DD') || ' false'")
-	for table, n := range map[string]int{"input": 1, "attempt": 1, "event": 2} {
+	for table, n := range map[string]int{"input": 1, "chunk": 2, "attempt": 1, "event": 2} {
 		if got := f.where(open.Key, table); len(got) != n || slices.ContainsFunc(got, func(s string) bool { return s != today }) {
 			t.Errorf("%s of the open job are of %v, want %d of %s", table, got, n, today)
 		}
+	}
+	if _, err := f.Release(t.Context(), lease, ledger.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	as, err := f.Adopt(t.Context(), ledger.Adoption{Worker: f.worker, Token: ledger.NewID(), Max: 1})
+	if err != nil || len(as) != 1 || as[0].Fault != nil || !bytes.Equal(as[0].Input, open.Input) {
+		t.Errorf("the open job's input does not read as it was: %v", err)
 	}
 	if c, err := f.Claim(t.Context(), late); err != nil || c.Verdict != ledger.Saved || string(c.Result.Body) != "{}" {
 		t.Errorf("the job that ended lately: %s %v", c.Verdict, err)
@@ -267,8 +264,8 @@ func TestPurgeNeedsNoRightToDelete(t *testing.T) {
 			partitions++
 		}
 	}
-	if keys != 1 || partitions != 8 {
-		t.Errorf("forgot %d keys and dropped %d partitions, want 1 and 8", keys, partitions)
+	if keys != 1 || partitions != 10 {
+		t.Errorf("forgot %d keys and dropped %d partitions, want 1 and 10", keys, partitions)
 	}
 	for _, sql := range []string{"delete from paidonce.job", "delete from paidonce.result", "truncate paidonce.job", "drop table paidonce.result_default"} {
 		if _, err := app.Exec(t.Context(), sql); err == nil {

@@ -193,10 +193,12 @@ func readResult(ctx context.Context, q querier, j *ledger.Job) error {
 	if err != nil {
 		return err
 	}
-	if j.Purged = len(rows) == 0; !j.Purged {
-		j.Result = &ledger.Result{ID: rows[0].ID, Schema: rows[0].SchemaName, Body: rows[0].Body}
+	if j.Purged = len(rows) == 0; j.Purged {
+		return nil
 	}
-	return nil
+	j.Result = &ledger.Result{ID: rows[0].ID, Schema: rows[0].SchemaName}
+	j.Result.Body, err = join(ctx, q, j.Key.Tenant, j.ID, rows[0].Body)
+	return err
 }
 
 // Jobs implements ledger.Reader.

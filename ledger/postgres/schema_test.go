@@ -156,10 +156,14 @@ func TestForbiddenRows(t *testing.T) {
 // that landed in the net are moved out of it.
 func TestPartitionsAhead(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
+	chunk := func() {
+		run(t, f.db, "insert into paidonce.chunk select tenant, id, sha256('x'), 0, part_on, 'x' from paidonce.job on conflict do nothing")
+	}
 	if err := f.life(t.Context(), "now", false); err != nil {
 		t.Fatal(err)
 	}
-	tables := []string{"attempt", "response", "result", "input", "event"}
+	chunk()
+	tables := []string{"attempt", "response", "result", "input", "event", "chunk"}
 	inNet := func() (n int) {
 		for _, table := range tables {
 			n += scan[int](t, f.db, "select count(*) from paidonce."+table+"_default")
@@ -177,6 +181,7 @@ func TestPartitionsAhead(t *testing.T) {
 	if err := f.life(t.Context(), "late", false); err != nil {
 		t.Fatalf("a job without partitions: %v", err)
 	}
+	chunk()
 	if n := inNet(); n == 0 {
 		t.Error("no row is in the net")
 	}
@@ -196,7 +201,7 @@ func TestPartitionsAhead(t *testing.T) {
 	if err != nil || j.Result == nil || len(j.Attempts) != 1 || !j.Attempts[0].HasAnswer || len(j.History) != 4 {
 		t.Errorf("after the move: %+v %v", j, err)
 	}
-	for _, column := range []string{"response", "result", "input"} {
+	for _, column := range []string{"response", "result", "input", "chunk"} {
 		if n := scan[int](t, f.db, `select count(*) from pg_attribute a join pg_inherits i on i.inhrelid = a.attrelid
 			where i.inhparent = ('paidonce.' || $1)::regclass and a.attname = 'body' and a.attcompression <> 'l'`, column); n != 0 {
 			t.Errorf("%d partitions of %s do not compress with lz4", n, column)
@@ -248,7 +253,7 @@ func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
 	part := regexp.MustCompile(`Index (Only )?Scan .*\n *([^I ]|Index Cond: \(tenant = [^)]*\)\n)`)
 	ordered := regexp.MustCompile(`(?s)(LockRows|Insert on job).{1,400}Sort Key: \w+\.tenant, \w+\.(id|job|key)\n`)
 	for name, arguments := range map[string]int{"claim_read": 3, "claim_insert": 13, "claim_take": 12, "look": 4, "lock": 2, "send": 14,
-		"settle": 21, "complete": 7, "facts": 2, "release": 13} {
+		"settle": 21, "complete": 7, "facts": 2, "release": 13, "chunk": 5, "chunks": 3, "answer": 3, "keep_input": 5} {
 		plan, err := explain(ctx, tx, name, "("+strings.Repeat("null, ", arguments-1)+"null)")
 		if err != nil {
 			return err

@@ -47,10 +47,14 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		return ledger.Looked{}, fmt.Errorf("look for call %s of %s: %w", c.Name, lease.Key, err)
 	}
 	found := ledger.Looked{Attempts: k.Attempts, Open: k.Open, Late: k.Late}
-	if k.ID != nil {
-		found.Answer = &ledger.Captured{Attempt: *k.ID, Route: *k.Route, Panics: k.Panics,
-			Response: ledger.Response{Codec: *k.Codec, Body: k.Body}}
+	if k.ID == nil {
+		return found, nil
 	}
+	body, err := on(ctx, l.lanes, func() ([]byte, error) { return join(ctx, l.pool, lease.Key.Tenant, lease.Job, k.Body) })
+	if err != nil {
+		return ledger.Looked{}, fmt.Errorf("read the answer of call %s of %s: %w", c.Name, lease.Key, err)
+	}
+	found.Answer = &ledger.Captured{Attempt: *k.ID, Route: *k.Route, Panics: k.Panics, Response: ledger.Response{Codec: *k.Codec, Body: body}}
 	return found, nil
 }
 

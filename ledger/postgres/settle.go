@@ -40,13 +40,20 @@ func (a *settleAsk) body() []byte {
 	if a.State != ledger.Received {
 		return nil
 	}
-	return notNull(a.Response.Body) // an empty answer is one
+	return a.Response.Body
 }
 
 // Settle implements ledger.Ledger.
 func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, error) {
 	if err := e.Check(); err != nil {
 		return ledger.Settled{}, err
+	}
+	if e.State == ledger.Received {
+		row, err := l.split(ctx, id.Tenant, id.Job, e.Response.Body, ledger.InlineBody)
+		if err != nil {
+			return ledger.Settled{}, err
+		}
+		e.Response = &ledger.Response{Codec: e.Response.Codec, Body: row}
 	}
 	r, err := again(ctx, fmt.Sprintf("settle attempt %s as %s", id.ID, e.State), func() (*settledRow, error) {
 		return l.settlements.do(ctx, &settleAsk{id, e.Clean()})
@@ -89,13 +96,6 @@ func (l *Ledger) settle(ctx context.Context, asks []*settleAsk) ([]settledRow, e
 		text(func(a *settleAsk) string { return a.CostSource }),
 		text((*settleAsk).codec),
 		column(asks, (*settleAsk).body))
-}
-
-func notNull(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // nonzero is null for what is not known.

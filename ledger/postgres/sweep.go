@@ -46,17 +46,20 @@ func (l *Ledger) Sweep(ctx context.Context, n int) (ledger.Swept, error) {
 // Due implements ledger.Reconciler.
 func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
 	rows, err := many[struct {
+		ID                  int64
 		Tenant, Key, Action string
 		InputHash, Body     []byte
 		Origin              *ledger.Origin
 	}](ctx, l.pool, dueSQL, n, grace, actions)
+	var due []ledger.Stored
+	for size := 0; err == nil && len(due) < len(rows) && size < ledger.MaxBody; {
+		r := rows[len(due)]
+		s := ledger.Stored{Key: keyRow{r.Tenant, r.Key}.key(), Action: r.Action, InputHash: ledger.Hash(r.InputHash), Origin: value(r.Origin)}
+		s.Input, s.Fault, err = input(join(ctx, l.pool, r.Tenant, r.ID, r.Body))
+		due, size = append(due, s), size+len(s.Input)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", err)
-	}
-	var due []ledger.Stored
-	for _, r := range rows {
-		due = append(due, ledger.Stored{Key: keyRow{r.Tenant, r.Key}.key(), Action: r.Action,
-			InputHash: ledger.Hash(r.InputHash), Input: r.Body, Origin: value(r.Origin)})
 	}
 	return due, nil
 }
@@ -108,9 +111,13 @@ func (l *Ledger) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted
 
 func (r adoptedRow) adopted(ctx context.Context, q querier) (ledger.Adopted, error) {
 	open, err := attempts(ctx, q, r.Tenant, r.ID, ledger.Sent)
+	if err != nil {
+		return ledger.Adopted{}, err
+	}
+	body, fault, err := input(join(ctx, q, r.Tenant, r.ID, r.Input))
 	return ledger.Adopted{
 		Lease:  ledger.Lease{Key: keyRow{r.Tenant, r.Key}.key(), Job: r.ID, Fence: r.Fence},
-		Action: r.Action, InputHash: ledger.Hash(r.InputHash), Input: r.Input,
+		Action: r.Action, InputHash: ledger.Hash(r.InputHash), Input: body, Fault: fault,
 		Since: r.Since, Replays: r.Replays, Now: r.Now, Open: open,
 	}, err
 }

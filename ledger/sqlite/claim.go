@@ -19,10 +19,14 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	if err != nil {
 		return ledger.Claimed{}, fmt.Errorf("%s: %w", what, err)
 	}
-	if seen != nil {
-		return *seen, nil
+	if seen == nil {
+		written, err := write(ctx, l, what, func(t *tx) (ledger.Claimed, error) { return t.claim(r) })
+		if err != nil {
+			return ledger.Claimed{}, err
+		}
+		seen = &written
 	}
-	return write(ctx, l, what, func(t *tx) (ledger.Claimed, error) { return t.claim(r) })
+	return l.keepInput(ctx, r, *seen)
 }
 
 // seen answers a claim that changes nothing; nil: the writer has to decide.
@@ -116,7 +120,7 @@ func (t *tx) open(w ledger.WorkerID) (bool, error) {
 // insert makes the row of a key that was never seen, and starts its first run (J1).
 func (t *tx) insert(rule ledger.Transition, q ledger.Request) (*row, error) {
 	j := &row{Job: ledger.Job{Key: q.Key, Action: q.Action, Generation: 1, Carrier: ledger.CarriedByBroker,
-		InputHash: q.InputHash, InputKept: q.Input != nil && len(q.Input) <= ledger.InlineInput, Origin: q.Origin.Clean(), CreatedAt: t.now, NextAt: t.now}}
+		InputHash: q.InputHash, InputKept: q.RowInput() != nil, Origin: q.Origin.Clean(), CreatedAt: t.now, NextAt: t.now}}
 	j.start(rule, q, t.now)
 	origin, err := originText(j.Origin)
 	if err != nil {
@@ -169,6 +173,11 @@ func (r *row) answer(ctx context.Context, q querier, f ledger.Facts, now time.Ti
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
 	case r.State == ledger.Done:
 		saved, err := r.result(ctx, q)
+		if saved != nil {
+			if _, large := ledger.Referred(saved.Body); large {
+				saved.Body = nil
+			}
+		}
 		if err != nil {
 			return ledger.Claimed{}, err
 		}

@@ -23,7 +23,12 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 		}
 		hooks[i] = own
 	}
-	_, err := submit(ctx, l, "complete "+lease.Key.Text, len(hooks) > 0, func(t *tx) (struct{}, error) {
+	body, err := l.split(ctx, lease.Key.Tenant, lease.Job, res.Body, ledger.InlineBody)
+	if err != nil {
+		return err
+	}
+	res.Body = body
+	_, err = submit(ctx, l, "complete "+lease.Key.Text, len(hooks) > 0, func(t *tx) (struct{}, error) {
 		return struct{}{}, t.complete(ctx, lease, res, hooks)
 	})
 	if p, ok := errors.AsType[panicked](err); ok {
@@ -54,7 +59,7 @@ func (t *tx) complete(ctx context.Context, lease ledger.Lease, res ledger.Result
 	}
 	t.now = clock()
 	r.move(rule, t.now, r.Owner.ID, "")
-	if _, err := t.exec("result", r.Key.Tenant, r.ID, r.Generation, res.ID[:], res.Schema, append([]byte{}, res.Body...)); err != nil {
+	if _, err := t.exec("result", r.Key.Tenant, r.ID, r.Generation, res.ID[:], res.Schema, res.Body); err != nil {
 		return err
 	}
 	if r.attempts > 0 {

@@ -151,6 +151,18 @@ func harness(t *testing.T) *ledgertest.Harness {
 			})
 		},
 		Marks: func() []string { t.Helper(); return marks(t, db) },
+		Chunks: &ledgertest.Chunks{
+			Count: func() int { t.Helper(); return scan[int](t, db, "select count(*) from paidonce_chunk") },
+			Lose: func(k ledger.Key) {
+				t.Helper()
+				one("delete from paidonce_chunk where n = 1 and tenant = ?1 and job = (select id from paidonce_job where tenant = ?1 and key = ?2)", k.Tenant, k.Text)
+			},
+			Spoil: func(k ledger.Key) {
+				t.Helper()
+				one(`update paidonce_chunk set body = cast(x'00' || substr(body, 2) as blob)
+					where n = 1 and tenant = ?1 and job = (select id from paidonce_job where tenant = ?1 and key = ?2)`, k.Tenant, k.Text)
+			},
+		},
 	}
 }
 

@@ -39,7 +39,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 // purge takes the bodies off up to n jobs that have not changed for keep (J20), and returns
 // off how many.
 func (t *tx) purge(keep time.Duration, n int) (s ledger.PurgeStep, jobs int, err error) {
-	if s.Rows, err = t.past(keep, n, "purge_result", "purge_response", "purge_input"); err != nil {
+	if s.Rows, err = t.past(keep, n, "purge_result", "purge_response", "purge_input", "purge_chunk"); err != nil {
 		return s, 0, err
 	}
 	jobs, err = t.past(keep, n, "purge_mark")

@@ -29,8 +29,10 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 			return err
 		}
 		if j.State == ledger.Done {
-			j.Result, err = r.result(ctx, q)
-			j.Purged = j.Result == nil
+			if j.Result, err = r.result(ctx, q); j.Result != nil {
+				j.Result.Body, err = join(ctx, q, k.Tenant, j.ID, j.Result.Body)
+			}
+			j.Purged = j.Result == nil && err == nil
 		}
 		return err
 	})
@@ -43,7 +45,28 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 	return j, nil
 }
 
-// result reads the result of a job; nil: it is purged.
+// Answer implements ledger.Reader.
+func (l *Ledger) Answer(ctx context.Context, of ledger.AttemptID) (ledger.Response, error) {
+	var r ledger.Response
+	err := l.readers.snapshot(ctx, func(q querier) error {
+		_, err := one(ctx, q, func(s scanner) (none struct{}, err error) {
+			return none, s.Scan(&r.Codec, &r.Body)
+		}, "response_read", of.Tenant, of.Job, of.ID[:])
+		if err == nil {
+			r.Body, err = join(ctx, q, of.Tenant, of.Job, r.Body)
+		}
+		return err
+	})
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.Response{}, ledger.ErrNotFound
+	}
+	if err != nil {
+		return ledger.Response{}, fmt.Errorf("read the answer of attempt %s: %w", of.ID, explain(err))
+	}
+	return r, nil
+}
+
+// result reads the row of a job's result; nil: it is purged.
 func (r *row) result(ctx context.Context, q querier) (*ledger.Result, error) {
 	res, err := one(ctx, q, func(s scanner) (*ledger.Result, error) {
 		var res ledger.Result

@@ -52,7 +52,9 @@ func (l *Ledger) look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 	if err != nil {
 		return ledger.Looked{}, err
 	}
-	return found, nil
+	body := &found.Answer.Response.Body
+	*body, err = join(ctx, l.readers, lease.Key.Tenant, lease.Job, *body)
+	return found, err
 }
 
 // Send implements ledger.Ledger.

@@ -51,6 +51,13 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 		return ledger.Settled{}, err
 	}
 	e = e.Clean()
+	if e.State == ledger.Received {
+		row, err := l.split(ctx, id.Tenant, id.Job, e.Response.Body, ledger.InlineBody)
+		if err != nil {
+			return ledger.Settled{}, err
+		}
+		e.Response = &ledger.Response{Codec: e.Response.Codec, Body: row}
+	}
 	return write(ctx, l, fmt.Sprintf("settle attempt %s as %s", id.ID, e.State), func(t *tx) (ledger.Settled, error) { return t.settle(id, e) })
 }
 
@@ -164,8 +171,7 @@ func (t *tx) settled(r *row) error {
 
 // capture keeps an answer. It is not waited for what else is open of its call.
 func (t *tx) capture(r *row, a *attempt, id ledger.AttemptID, e ledger.Evidence) error {
-	body := append([]byte{}, e.Response.Body...) // an empty answer is one: never null
-	if _, err := t.exec("response", id.Tenant, id.Job, id.ID[:], ledger.Text(e.Response.Codec), body); err != nil {
+	if _, err := t.exec("response", id.Tenant, id.Job, id.ID[:], ledger.Text(e.Response.Codec), e.Response.Body); err != nil {
 		return err
 	}
 	if r.OpenCalls == 0 {

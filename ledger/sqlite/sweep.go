@@ -52,17 +52,29 @@ func (l *Ledger) Due(ctx context.Context, n int, grace time.Duration, actions ..
 	if err != nil {
 		return nil, err
 	}
-	due, err := many(ctx, l.readers, readStored, "due", micros(now), micros(now.Add(-grace)), n, any, string(names))
+	found, err := many(ctx, l.readers, readStored, "due", micros(now), micros(now.Add(-grace)), n, any, string(names))
+	var due []ledger.Stored
+	for size := 0; err == nil && len(due) < len(found) && size < ledger.MaxBody; {
+		j := found[len(due)]
+		j.Input, j.Fault, err = input(join(ctx, l.readers, j.Key.Tenant, j.job, j.Input))
+		due, size = append(due, j.Stored), size+len(j.Input)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs to run from the ledger: %w", explain(err))
 	}
 	return due, nil
 }
 
-func readStored(s scanner) (j ledger.Stored, err error) {
+// stored is a job to run from the ledger, with what its input's row holds.
+type stored struct {
+	ledger.Stored
+	job int64
+}
+
+func readStored(s scanner) (j stored, err error) {
 	var hash []byte
 	var origin *string
-	if err := s.Scan(&j.Key.Tenant, &j.Key.Text, &j.Action, &hash, &j.Input, &origin); err != nil {
+	if err := s.Scan(&j.job, &j.Key.Tenant, &j.Key.Text, &j.Action, &hash, &j.Input, &origin); err != nil {
 		return j, err
 	}
 	copy(j.InputHash[:], hash)
@@ -134,6 +146,9 @@ func (t *tx) adopted(r *row) (ledger.Adopted, error) {
 	var err error
 	if r.InputKept {
 		if a.Input, err = one(context.Background(), t, scalar[[]byte], "input_read", r.Key.Tenant, r.ID); err != nil {
+			return a, err
+		}
+		if a.Input, a.Fault, err = input(join(context.Background(), t, r.Key.Tenant, r.ID, a.Input)); err != nil {
 			return a, err
 		}
 	}

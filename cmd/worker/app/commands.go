@@ -68,7 +68,8 @@ type listCommand struct {
 
 type showCommand struct {
 	asJSON
-	Key string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Answer int    `help:"Print the captured answer of attempt N instead, as it was received." placeholder:"N"`
 }
 
 type resolveCommand struct {

@@ -78,9 +78,29 @@ func (s showCommand) Run(c *call) error {
 		if err != nil {
 			return err
 		}
+		if s.Answer != 0 {
+			return s.answer(ctx, c, store, j)
+		}
 		doc := document(j)
 		return show(c, s.asJSON, doc, func(w io.Writer) error { return printJob(w, doc) })
 	})
+}
+
+// answer prints what was captured of an attempt.
+func (s showCommand) answer(ctx context.Context, c *call, store ledger.Store, j ledger.Job) error {
+	i := slices.IndexFunc(j.Attempts, func(a ledger.AttemptRow) bool { return a.N == s.Answer })
+	if i < 0 || !j.Attempts[i].HasAnswer {
+		return exitError{exitFindings, fmt.Errorf("PO501 attempt %d of job %s has no answer", s.Answer, s.Key)}
+	}
+	r, err := store.Answer(ctx, ledger.AttemptID{Tenant: j.Key.Tenant, Job: j.ID, ID: j.Attempts[i].ID})
+	if errors.Is(err, ledger.ErrNotFound) {
+		return exitError{exitFindings, fmt.Errorf("PO501 the answer to attempt %d of job %s is past its retention", s.Answer, s.Key)}
+	}
+	if err != nil {
+		return fmt.Errorf("reading the answer to attempt %d of job %s: %w", s.Answer, s.Key, err)
+	}
+	_, err = c.Stdout.Write(r.Body)
+	return err
 }
 
 // Run cancels a job.

@@ -58,6 +58,10 @@ func TestResolveResult(t *testing.T) {
 		}
 	}
 	shown := w.finishes(ms, 1)
+	if got := w.must("", "jobs", "show", ticketKey, "--answer", "1"); got != `{"summary":"as read in the provider's console"}` {
+		t.Errorf("the captured answer is shown as %q", got)
+	}
+	w.refused(exitFindings, "", []string{"jobs", "show", ticketKey, "--answer", "2"}, "PO501", "attempt 2")
 	for _, want := range []string{`{"summary":"as read in the provider's console"}`, "ann@", "seen in the console"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("jobs show does not say %q:\n%s", want, shown)

@@ -15,7 +15,6 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/job"
-	"github.com/paidonce/paidonce/ledger"
 )
 
 // submitBatch is how many messages are confirmed together.
@@ -50,10 +49,10 @@ func (s submitCommand) Run(c *call) error {
 		defer f.Close()
 		in = f
 	}
-	sent := &submission{call: c, handler: h, largest: maxLine}
+	sent := &submission{call: c, handler: h}
 	open := c.openBroker
 	if c.throughLedger(cfg) {
-		sent.largest, open = ledger.InlineInput, c.openIntake
+		open = c.openIntake
 	}
 	q, err := open(cfg, logger(cfg, c.Stderr))
 	if err != nil {
@@ -71,7 +70,6 @@ type submission struct {
 	*call
 	handler *job.Handler
 	queue   *queue
-	largest int // input, in bytes
 	batch   []broker.Message
 	keys    []string
 	sent    int
@@ -105,8 +103,8 @@ func (s *submission) all(in io.Reader) error {
 
 // add checks one line and puts it into the batch.
 func (s *submission) add(n int, line []byte) error {
-	if len(line) > s.largest {
-		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), s.largest))
+	if len(line) > maxLine {
+		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), maxLine))
 		return nil
 	}
 	in, err := s.handler.Decode(line)

@@ -1,7 +1,7 @@
 -- Jobs of all tenants that the ledger should run from their stored input. Not
 -- locked and not owned: whoever is told claims them like any other.
 -- $1 at most, $2 grace, $3 actions, null for any
-select j.tenant, j.key, j.action, j.input_hash, j.origin, i.body
+select j.id, j.tenant, j.key, j.action, j.input_hash, j.origin, i.body
 from (
   select b.* from paidonce.job b
   left join paidonce.worker w on w.id = b.owner and w.epoch = b.owner_epoch and w.closed_at is null

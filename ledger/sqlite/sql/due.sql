@@ -1,7 +1,7 @@
 -- Jobs of all tenants that the ledger should run from their stored input. They are not
 -- owned: whoever is told claims them like any other.
 -- ?1 now, ?2 the same less the grace, ?3 at most, ?4 whether of any action, ?5 else which, in JSON
-select j.tenant, j.key, j.action, j.input_hash, i.body, j.origin
+select j.id, j.tenant, j.key, j.action, j.input_hash, i.body, j.origin
 from paidonce_job j
 left join paidonce_worker w on w.id = j.owner and w.epoch = j.owner_epoch and w.closed_at is null
 join paidonce_input i on i.tenant = j.tenant and i.job = j.id

@@ -1,0 +1,2 @@
+-- tenant, job
+select input_kept from paidonce_job where tenant = ? and id = ?
