@@ -49,6 +49,8 @@ var rules = map[string]row{
 		why: "it is the oracle of the other ledgers and shares nothing with them"},
 	"ledger/postgres": {own: []string{"ledger"}, modules: []string{pgx, goose},
 		why: "pgx is here and nowhere below; the user's transaction comes through OnCommit"},
+	"ledger/sealed": {own: []string{"ledger"},
+		why: "it stands before any ledger and knows none; the ciphers are the standard library's"},
 	"ledger/sqlite": {own: []string{"ledger"}, modules: []string{sqlite},
 		why: "the driver is here and nowhere below; the user's transaction comes through OnCommit as an interface"},
 	"ledger/...": {own: []string{"ledger"},

@@ -63,6 +63,9 @@ type Harness struct {
 	// Marks lists the marks that are committed, in any order, repeats included.
 	Marks func() []string
 
+	// Room is what the store adds to a body at most: the largest body is smaller by it. 0: nothing.
+	Room int
+
 	// Chunks are the rows of large bodies. nil: the ledger keeps bodies whole.
 	Chunks *Chunks
 }

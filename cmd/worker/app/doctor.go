@@ -121,7 +121,7 @@ func (c *call) ledgerFacts(ctx context.Context, cfg *config.Config) (f doctor.Le
 	} else {
 		f.Err = err
 	}
-	if p, ok := store.(*postgres.Ledger); ok && f.Err == nil {
+	if p, ok := bare(store).(*postgres.Ledger); ok && f.Err == nil {
 		d, err := p.Describe(ctx)
 		f.Server, f.Err = &d, err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
 	"github.com/paidonce/paidonce/ledger/postgres"
+	"github.com/paidonce/paidonce/ledger/sealed"
 	"github.com/paidonce/paidonce/ledger/sqlite"
 )
 
@@ -88,9 +89,29 @@ func isSQLite(cfg *config.Config) bool {
 // the SQS adapter makes of a request, so that a worker whose broker does not answer starts and waits.
 const openTimeout = 25 * time.Second
 
-// openLedger opens the configured ledger. The caller calls the returned function when
+// openLedger opens the configured ledger, behind its keys. The caller calls the returned function when
 // nothing uses it any more.
 func (c *call) openLedger(cfg *config.Config) (ledger.Store, func(), error) {
+	keys, err := cfg.LedgerKeys()
+	if err != nil {
+		return nil, nil, err
+	}
+	store, done, err := c.openStore(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sealed.Wrap(store, keys), done, nil
+}
+
+// bare is the ledger itself, for what only one kind of it can do.
+func bare(s ledger.Store) ledger.Store {
+	if w, ok := s.(*sealed.Store); ok {
+		return w.Unwrap()
+	}
+	return s
+}
+
+func (c *call) openStore(cfg *config.Config) (ledger.Store, func(), error) {
 	if cfg.Ledger.URL.Scheme() == "memory" {
 		if c.Ledger == nil {
 			c.Ledger = ledgermemory.New()

@@ -262,7 +262,7 @@ func (w *worker) watch(ctx context.Context) {
 }
 
 func (w *worker) maintain(ctx context.Context) {
-	store, ok := w.store.(interface{ Maintain(context.Context) error })
+	store, ok := bare(w.store).(interface{ Maintain(context.Context) error })
 	if !ok {
 		return
 	}

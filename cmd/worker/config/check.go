@@ -27,6 +27,7 @@ func (l *loader) check() {
 		l.at("PO033", "broker.dead_letter", "it is the queue itself (broker.queue, "+l.config.Source("broker.queue").String()+"): what is set aside would come right back; name another")
 	}
 	l.checkSQS()
+	l.checkKeys()
 	if c.Retention.Key < c.Retention.Result {
 		l.at("PO032", "retention.key", fmt.Sprintf("it is shorter than retention.result %s (%s): a key must outlive its result, or a late duplicate is paid again; raise it", c.Retention.Result, c.Source("retention.result")))
 	}

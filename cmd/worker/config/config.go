@@ -32,7 +32,15 @@ type Config struct {
 
 // Ledger says where the ledger is.
 type Ledger struct {
-	URL URL `conf:"url" default:"sqlite:paidonce.db" schemes:"postgres,postgresql,sqlite,memory"`
+	URL        URL        `conf:"url" default:"sqlite:paidonce.db" schemes:"postgres,postgresql,sqlite,memory"`
+	Encryption Encryption `conf:"encryption"`
+}
+
+// Encryption has the keys that bodies in the ledger are sealed with, in the form of sealed.ParseKeys: none in
+// both, and they are not.
+type Encryption struct {
+	Keys Secret `conf:"keys"`
+	File string `conf:"file"` // that holds them; not beside Keys
 }
 
 // Broker says where messages come from.

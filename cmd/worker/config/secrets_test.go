@@ -16,9 +16,11 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // planted are in the configuration of these tests and must never be seen again.
-var planted = []string{"hunter2", "s3cr3t-amqp", "sk-openai-planted", "sk-ant-planted", "mail-pw-planted", "xoxb-planted", "q-planted"}
+var planted = []string{"hunter2", "s3cr3t-amqp", "sk-openai-planted", "sk-ant-planted", "mail-pw-planted", "xoxb-planted", "q-planted", plantedKey[:10]}
 
-const secretFile = `ledger: {url: "postgres://ledger:hunter2@db.example/paidonce?sslmode=require&sslpassword=q-planted"}
+const plantedKey = "cGxhbnRlZCBwbGFudGVkIHBsYW50ZWQgcGxhbnRlZCE="
+
+const secretFile = `ledger: {url: "postgres://ledger:hunter2@db.example/paidonce?sslmode=require&sslpassword=q-planted", encryption: {keys: "k1:` + plantedKey + `"}}
 broker: {url: "amqps://worker:s3cr3t-amqp@rabbit.example/"}
 providers:
   openai: {api_key: sk-openai-planted}
