@@ -87,6 +87,10 @@ func TestOpen(t *testing.T) {
 	if !bytes.Equal(stored, old.seal(at, body)) {
 		t.Error("sealed again it is another body: each try of a write would be stored beside the last")
 	}
+	head := len(mark) + 1 + len("k1")
+	if another := old.seal(at, []byte("another answer")); bytes.Equal(another[head:head+12], stored[head:head+12]) {
+		t.Error("two bodies share a nonce")
+	}
 	for _, k := range []*Keys{old, both} {
 		if got, err := k.open(at, stored); err != nil || !bytes.Equal(got, body) {
 			t.Errorf("%v: opens as %q, %v", k.IDs(), got, err)
