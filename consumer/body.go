@@ -127,7 +127,7 @@ func pointer(m broker.Message) (p Pointer, ok bool, err error) {
 	var at struct{ S3BucketName, S3Key string }
 	parts := []any{&name, &at}
 	if err := json.Unmarshal(m.Body, &parts); err != nil || len(parts) != 2 || !slices.Contains(pointerNames, name) || at.S3BucketName == "" || at.S3Key == "" {
-		return p, false, fmt.Errorf("PO411 body is marked as a pointer to S3 and cannot be read as one: %.200q", m.Body)
+		return p, false, fmt.Errorf("PO411 body is marked as a pointer to S3 and cannot be read as one; it has %d bytes", len(m.Body))
 	}
 	return Pointer{Bucket: at.S3BucketName, Key: at.S3Key}, true, nil
 }

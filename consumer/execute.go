@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -59,7 +60,7 @@ func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run) ([]byte, e
 // told is the error of a run whose handler has returned err.
 func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) error {
 	if p, ok := errors.AsType[*job.PanicError](err); ok {
-		w.log.ErrorContext(ctx, "handler panicked", "panic", p.Value, "stack", string(p.Stack))
+		w.log.ErrorContext(ctx, "handler panicked", "panic", w.handler.ShownText(fmt.Sprint(p.Value)), "stack", string(p.Stack))
 	}
 	if sticky := run.Sticky(); sticky != nil && !errors.Is(err, sticky) {
 		err = errors.Join(sticky, err) // the handler swallowed it, or tells it in its own words
@@ -101,11 +102,11 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 	if rerr != nil {
 		// Somebody else decides now, or the ledger is out of reach: the delivery
 		// comes back and finds out.
-		w.log.WarnContext(ctx, "end of the run not recorded; the delivery is given back", "error", err, "release_error", rerr)
+		w.log.WarnContext(ctx, "end of the run not recorded; the delivery is given back", "error", w.handler.ShownText(err.Error()), "release_error", rerr)
 		c.nack(ctx, w, c.cfg.Retry.First, false)
 		return ledger.Running, nil
 	}
-	w.log.WarnContext(ctx, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", err, "retry_in", rel.RetryIn)
+	w.log.WarnContext(ctx, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", w.handler.ShownText(err.Error()), "retry_in", rel.RetryIn)
 	switch {
 	case rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger:
 		c.ack(ctx, w)
@@ -229,7 +230,7 @@ func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 			return "unroutable", c.cfg.Source.Nack(ctx, h.delivery(), longestWait)
 		}
 		if err == nil {
-			w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", reason)
+			w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", w.handler.ShownText(reason))
 		}
 		return "dead_lettered", err
 	})
@@ -239,7 +240,7 @@ func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 func (c *Consumer) noDeadLetters(ctx context.Context, w *work, reason string, err error) {
 	level := slog.LevelDebug
 	c.deadOnce.Do(func() { level = slog.LevelError })
-	w.log.Log(ctx, level, "there is no dead-letter queue: the message comes back for ever", "job", w.job, "reason", reason,
+	w.log.Log(ctx, level, "there is no dead-letter queue: the message comes back for ever", "job", w.job, "reason", w.handler.ShownText(reason),
 		"again_in", longestWait, "error", err)
 }
 

@@ -46,11 +46,11 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
 		return false
 	}
+	w.handler, w.in = m.handler, m.in
 	if err != nil {
 		c.deadLetter(ctx, w, err.Error())
 		return false
 	}
-	w.handler, w.in = m.handler, m.in
 	c.named(w, m.job, log.With("job", m.job, "key", m.in.Key.String()))
 	w.request = ledger.Request{
 		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)}
@@ -85,7 +85,7 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 			w.log.ErrorContext(ctx, "giving back panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	w.log.ErrorContext(ctx, "processing panicked", "panic", v, "stack", string(debug.Stack()))
+	w.log.ErrorContext(ctx, "processing panicked", "panic", w.handler.ShownText(fmt.Sprint(v)), "stack", string(debug.Stack()))
 	if lease, _ := c.owned(w); lease == nil {
 		c.nack(ctx, w, c.cfg.Retry.First, true)
 		return
@@ -248,8 +248,8 @@ func mismatch(r *ledger.Request, claimed *ledger.Claimed) string {
 
 // work is one delivery or job in hand.
 type work struct {
-	held        *held // nil: the ledger carries it
-	handler     *job.Handler
+	held        *held        // nil: the ledger carries it
+	handler     *job.Handler // nil: not known yet, or none
 	in          job.Input
 	request     ledger.Request // of its claims; each is given a token of its own
 	since       time.Time

@@ -108,7 +108,7 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 		call, ok := h.Call(at.Call.Name)
 		finding := "no_reconcile"
 		if ok && call.Reconcile != nil {
-			finding = c.find(ctx, call, a, at)
+			finding = c.find(ctx, h, call, a, at)
 		}
 		c.trace.reconciled(a.Action, at.Provider, finding)
 		if finding == job.Happened.String() || finding == job.Absent.String() {
@@ -129,14 +129,14 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 }
 
 // find asks the provider about one attempt and records what it says.
-func (c *Consumer) find(ctx context.Context, call job.CallInfo, a ledger.Adopted, at ledger.AttemptRow) string {
+func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, a ledger.Adopted, at ledger.AttemptRow) string {
 	lctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	found, err := lookup(lctx, call, job.Open{
 		Key: a.Lease.Key, Input: a.Input, Attempt: at.ID, ClientRequestID: at.ClientRequestID, ProviderRequestID: at.Evidence.ProviderRequestID,
 		ObjectID: at.Evidence.ObjectID, Route: at.Route, Model: at.Model, SentAt: at.SentAt})
 	if err != nil {
-		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", err)
+		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", h.ShownText(err.Error()))
 		return "error"
 	}
 	e := ledger.Evidence{By: ledger.ByReconciler, Who: c.cfg.Name, AskedAt: a.Now, SettleWindow: c.cfg.SettleWindow, Class: "reconciled"}

@@ -78,6 +78,7 @@ type rig struct {
 	call   job.Call[ask, string]
 	before func(ctx context.Context, j *job.Run, in ask) error // user code before the call
 	after  func(ctx context.Context, j *job.Run, in ask) error // and after it
+	redact func(job.Part, []byte) []byte
 	cfg    consumer.Config
 
 	mu      sync.Mutex
@@ -162,7 +163,7 @@ func (r *rig) end(nodes ...*node) {
 
 func (r *rig) handlers() *job.Registry {
 	reg := new(job.Registry)
-	job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call), Volatile: []string{"Pad"},
+	job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call), Volatile: []string{"Pad"}, Redact: r.redact,
 		Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
 			r.runs.Add(1)
 			if r.before != nil {

@@ -44,6 +44,11 @@ type Def[In Keyed, Out any] struct {
 	// Volatile lists top-level JSON fields of In that may differ between two
 	// messages of the same key.
 	Volatile []string
+	// Redact makes of a part of a job what people may see of it, in `worker jobs show`, `worker dlq list`
+	// and the log; body is its own copy. What is stored stays whole, since jobs resume from it, and so does what
+	// programs read from the ledger. nil: all is shown. It must depend on its arguments alone, is called from many
+	// goroutines, each time anew, and may be given a text that it made before. What it panics at or returns nil for is withheld whole.
+	Redact func(part Part, body []byte) []byte
 }
 
 // Registry holds the handlers of a worker. The zero value is ready to use.
@@ -87,6 +92,7 @@ type Handler struct {
 	budget   ledger.Nano
 	calls    map[string]CallInfo
 	volatile []string
+	redact   func(part Part, body []byte) []byte
 	decode   func(body []byte) (Keyed, error)
 	handle   func(ctx context.Context, j *Run, in any) (any, error)
 }
@@ -177,7 +183,7 @@ func newHandler[In Keyed, Out any](d Def[In, Out]) *Handler {
 		panic("PO322 a job needs a Name and a Handle")
 	}
 	h := &Handler{
-		name: d.Name, maxRun: d.MaxRun, maxRuns: d.MaxRuns, budget: d.Budget, volatile: d.Volatile,
+		name: d.Name, maxRun: d.MaxRun, maxRuns: d.MaxRuns, budget: d.Budget, volatile: d.Volatile, redact: d.Redact,
 		calls: make(map[string]CallInfo, len(d.Uses)),
 		decode: func(body []byte) (Keyed, error) {
 			var in In

@@ -6,6 +6,7 @@ package summarize
 import (
 	"context"
 	"net/mail"
+	"regexp"
 	"time"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go/v2"
@@ -69,7 +70,7 @@ func New(s provider.Settings) job.Def[Ticket, Summary] {
 		},
 	}
 	return job.Def[Ticket, Summary]{
-		Name: Name, Uses: job.Uses(summarise), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
+		Name: Name, Uses: job.Uses(summarise), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns, Redact: redact,
 		Handle: func(ctx context.Context, j *job.Run, t Ticket) (Summary, error) {
 			if err := t.check(); err != nil {
 				return Summary{}, err
@@ -80,6 +81,21 @@ func New(s provider.Settings) job.Def[Ticket, Summary] {
 			return summarise.Run(ctx, j, t)
 		},
 	}
+}
+
+// address is what looks like a mail address, in JSON too: behind an escape that is kept.
+var address = regexp.MustCompile(`(\\u[0-9a-fA-F]{4}|\\.)?[^\s"'<>()\[\]{},;:\\@]+@[^\s"'<>()\[\]{},;:\\@]+`)
+
+// redact hides customers' addresses from who looks at a job or reads the log. The
+// result is shown whole: it is what the job is for.
+func redact(part job.Part, body []byte) []byte {
+	switch part {
+	case job.PartResult:
+		return body
+	case job.PartAnswer, job.PartText:
+		return address.ReplaceAll(body, []byte("${1}(address)"))
+	}
+	return nil
 }
 
 // check refuses, before anything is paid, what no run can make good.

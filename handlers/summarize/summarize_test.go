@@ -101,3 +101,22 @@ func TestUnknownProvider(t *testing.T) {
 	}()
 	handler(t, provider.Settings{Routes: []provider.Route{{Name: "a", Provider: "nobody", Model: "m", Timeout: 1e9}}})
 }
+
+// Addresses go from answers, in JSON as it is escaped, and from texts; a part that is not known is withheld.
+func TestRedact(t *testing.T) {
+	h := handler(t, provider.Settings{})
+	for _, c := range []struct {
+		part       job.Part
+		body, want string
+	}{
+		{job.PartAnswer, `{"text":"a\nann@corp.example\n\u003cbob@corp.example\u003e, \"eve@x\""}`, `{"text":"a\n(address)\n\u003c(address)\u003e, \"(address)\""}`},
+		{job.PartText, `PO353 notify.email "ann@corp.example" is no address`, `PO353 notify.email "(address)" is no address`},
+		{job.PartText, "at 12 @ noon", "at 12 @ noon"},
+		{job.PartResult, `{"summary":"ann@corp.example asks"}`, `{"summary":"ann@corp.example asks"}`},
+		{"input", "ann@corp.example", "(withheld: Redact of ticket.summary returned nil)"},
+	} {
+		if got := h.Shown(c.part, []byte(c.body)); string(got) != c.want {
+			t.Errorf("%s %s is shown as\n%s, want\n%s", c.part, c.body, got, c.want)
+		}
+	}
+}

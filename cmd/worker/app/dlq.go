@@ -162,11 +162,12 @@ func (r *review) look(ctx context.Context, d broker.DeadLetter) (letterDocument,
 		l.Receives = new(d.Receives)
 	}
 	h, in, err := r.decode(ctx, d.Message)
+	l.Reason = h.ShownText(l.Reason)
 	if h != nil {
 		l.Job = h.Name()
 	}
 	if err != nil {
-		l.Verdict, l.Fault = unreadable, err.Error()
+		l.Verdict, l.Fault = unreadable, h.ShownText(err.Error())
 		return l, nil
 	}
 	key := in.Key.Ledger()

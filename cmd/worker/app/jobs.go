@@ -73,21 +73,22 @@ func (l listCommand) Run(c *call) error {
 
 // Run shows one job.
 func (s showCommand) Run(c *call) error {
-	return c.withLedger(func(ctx context.Context, _ *config.Config, store ledger.Store) error {
+	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
 		j, err := find(ctx, store, s.Key)
 		if err != nil {
 			return err
 		}
+		h, _ := registry(cfg).Lookup(j.Action) // nil, of a job of another program: all is shown
 		if s.Answer != 0 {
-			return s.answer(ctx, c, store, j)
+			return s.answer(ctx, c, store, h, j)
 		}
-		doc := document(j)
+		doc := document(h, j)
 		return show(c, s.asJSON, doc, func(w io.Writer) error { return printJob(w, doc) })
 	})
 }
 
 // answer prints what was captured of an attempt.
-func (s showCommand) answer(ctx context.Context, c *call, store ledger.Store, j ledger.Job) error {
+func (s showCommand) answer(ctx context.Context, c *call, store ledger.Store, h *job.Handler, j ledger.Job) error {
 	i := slices.IndexFunc(j.Attempts, func(a ledger.AttemptRow) bool { return a.N == s.Answer })
 	if i < 0 || !j.Attempts[i].HasAnswer {
 		return exitError{exitFindings, fmt.Errorf("PO501 attempt %d of job %s has no answer", s.Answer, s.Key)}
@@ -99,7 +100,7 @@ func (s showCommand) answer(ctx context.Context, c *call, store ledger.Store, j 
 	if err != nil {
 		return fmt.Errorf("reading the answer to attempt %d of job %s: %w", s.Answer, s.Key, err)
 	}
-	_, err = c.Stdout.Write(r.Body)
+	_, err = c.Stdout.Write(h.Shown(job.PartAnswer, r.Body))
 	return err
 }
 

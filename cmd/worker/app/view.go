@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -85,22 +86,26 @@ type listed struct {
 	DoneAt    *time.Time   `json:"done_at"`
 }
 
-func document(j ledger.Job) jobDocument {
+// document is the job as people may see it; h is its handler, nil if there is none.
+func document(h *job.Handler, j ledger.Job) jobDocument {
 	d := jobDocument{
 		Key: j.Key.Text, Job: j.Action, Tenant: j.Key.Tenant, State: j.State, Generation: j.Generation, Runs: j.Runs, Fence: j.Fence,
 		OpenCalls: j.OpenCalls, Receives: j.Receives, CreatedAt: instant(j.CreatedAt), DoneAt: instant(j.DoneAt), CostUSD: usd(j.Cost),
-		Error: j.Error, InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
+		InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
 	}
 	d.Group, d.Trace = j.Origin.Group, cmp.Or(j.Origin.Trace, j.Origin.AWSTrace)
 	d.Purged = j.Purged
 	if j.Result != nil {
-		d.Result = j.Result.Body
+		d.Result = h.Shown(job.PartResult, j.Result.Body)
+	}
+	if j.Error != nil {
+		d.Error = &ledger.JobError{Class: j.Error.Class, Text: h.ShownText(j.Error.Text)}
 	}
 	for _, a := range j.Attempts {
 		d.Attempts = append(d.Attempts, attempt(a))
 	}
 	for _, e := range j.History {
-		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, e.Reason, e.Looks})
+		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, h.ShownText(e.Reason), e.Looks})
 	}
 	return d
 }
