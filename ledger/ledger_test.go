@@ -248,3 +248,19 @@ func TestBudgetSumsDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+func TestPurgeRests(t *testing.T) {
+	for _, c := range []struct {
+		step       PurgeStep
+		took, rest time.Duration
+	}{
+		{PurgeStep{Keys: 1}, 30 * time.Millisecond, 30 * time.Millisecond},
+		{PurgeStep{Moved: 1}, time.Minute, time.Second},
+		{PurgeStep{Partition: "result_20260101"}, 20 * time.Millisecond, time.Minute},
+		{PurgeStep{Partition: "result_20260101", InUse: true}, time.Minute, time.Second}, // nothing was dropped
+	} {
+		if got := c.step.Rest(c.took); got != c.rest {
+			t.Errorf("%+v took %s: rests for %s, want %s", c.step, c.took, got, c.rest)
+		}
+	}
+}

@@ -43,6 +43,17 @@ type PurgeStep struct {
 	InUse     bool   // others held what the step needed for too long; it is left to the next purge
 }
 
+// Rest is how long to wait after a step that took some time, so that others hardly notice a
+// purge that nobody waits for: as long again, a second at most. After a partition was dropped
+// a minute: claims that come while its file goes are late by as much as 0.1 s, measured with
+// 0.3 and 1 GB, so drops should be far apart.
+func (s PurgeStep) Rest(took time.Duration) time.Duration {
+	if s.Partition != "" && !s.InUse {
+		return time.Minute
+	}
+	return min(took, time.Second)
+}
+
 // Check reports what makes no sense, as ErrRequest.
 func (r Retention) Check() error {
 	switch {

@@ -284,6 +284,7 @@ func lockedRow(f *fixture) {
 		})
 		waitForAsks(t, i+1)
 	}
+	time.Sleep(time.Second) // those are alone, and wait for longer than a batch does
 	locked := f.lock(lives[2].req.Key)
 	var others sync.WaitGroup
 	for i, x := range lives {

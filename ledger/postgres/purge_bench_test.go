@@ -57,7 +57,7 @@ func BenchmarkPurge(b *testing.B) {
 	}
 }
 
-// purgeInTurns purges as a worker does, resting between steps for as long as they took, and every
+// purgeInTurns purges as a worker does, resting between steps, and every
 // other turn not at all. The clock is stopped then.
 func purgeInTurns(b *testing.B, load *load) (all ledger.PurgeStep) {
 	quiet := func() {
@@ -78,7 +78,7 @@ func purgeInTurns(b *testing.B, load *load) (all ledger.PurgeStep) {
 			b.Errorf("in use: %+v", s)
 		}
 		all.Keys, all.Moved = all.Keys+s.Keys, all.Moved+s.Moved
-		time.Sleep(min(time.Since(begun), time.Second))
+		time.Sleep(s.Rest(time.Since(begun)))
 		if time.Since(turn) > turnOf {
 			quiet()
 			turn = time.Now()

@@ -19,8 +19,6 @@ import (
 const (
 	// purgeEvery is how often a worker purges, give or take a tenth.
 	purgeEvery = time.Hour
-	// purgeRest bounds the pause between two steps of a purge.
-	purgeRest = time.Second
 	// progressEvery is how often a person is told how far a purge is.
 	progressEvery = 5 * time.Second
 )
@@ -54,9 +52,13 @@ func (p *purged) String() string {
 	return fmt.Sprintf("%d keys forgotten, %d rows deleted, %d partitions dropped, %d jobs moved out of their way", p.Keys, p.Rows, len(p.Partitions), p.Moved)
 }
 
-// purge purges the ledger and tells of every step. Between steps it rests for as long as the
-// last one took, so that whoever runs jobs has at least half of the ledger's time.
-func purge(ctx context.Context, store ledger.Purger, cfg *config.Config, tell func(ledger.PurgeStep)) error {
+// brisk is how long a purge rests that a person waits for: whoever runs jobs has half of the
+// ledger's time, and is held up by one drop after the other.
+func brisk(_ ledger.PurgeStep, took time.Duration) time.Duration { return min(took, time.Second) }
+
+// purge purges the ledger, tells of every step, and rests after it.
+func purge(ctx context.Context, store ledger.Purger, cfg *config.Config, rest func(ledger.PurgeStep, time.Duration) time.Duration,
+	tell func(ledger.PurgeStep)) error {
 	begun := time.Now()
 	for s, err := range store.Purge(ctx, ledger.Retention{Result: cfg.Retention.Result.Std(), Key: cfg.Retention.Key.Std()}) {
 		if err != nil {
@@ -66,7 +68,7 @@ func purge(ctx context.Context, store ledger.Purger, cfg *config.Config, tell fu
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(min(time.Since(begun), purgeRest)):
+		case <-time.After(rest(s, time.Since(begun))):
 		}
 		begun = time.Now()
 	}
@@ -105,7 +107,7 @@ func (p purgeCommand) purge(ctx context.Context, c *call, cfg *config.Config, st
 	doc := purgeDocument{purged: purged{Partitions: []string{}, InUse: []string{}}}
 	doc.Retention.Result, doc.Retention.Key = cfg.Retention.Result.String(), cfg.Retention.Key.String()
 	told := time.Now()
-	err := purge(ctx, store, cfg, func(s ledger.PurgeStep) {
+	err := purge(ctx, store, cfg, brisk, func(s ledger.PurgeStep) {
 		doc.add(s)
 		if s.Partition != "" || time.Since(told) > progressEvery {
 			told = time.Now()
@@ -146,7 +148,7 @@ func (w *worker) purges(ctx context.Context) {
 		}
 		wait = purgeEvery - purgeEvery/10 + rand.N(purgeEvery/5)
 		var all purged
-		err := purge(ctx, w.store, w.cfg, all.add)
+		err := purge(ctx, w.store, w.cfg, ledger.PurgeStep.Rest, all.add)
 		if ctx.Err() != nil {
 			return
 		}

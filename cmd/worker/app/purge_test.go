@@ -170,6 +170,7 @@ type script struct {
 	purges [][]any
 	begun  []time.Time
 	asked  ledger.Retention
+	steps  []time.Time
 }
 
 func (s *script) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger.PurgeStep, error] {
@@ -188,6 +189,7 @@ func (s *script) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 			time.Sleep(100 * time.Millisecond)
 			err, _ := step.(error)
 			st, _ := step.(ledger.PurgeStep)
+			s.steps = append(s.steps, time.Now())
 			if !yield(st, err) || err != nil {
 				return
 			}
@@ -329,11 +331,26 @@ func TestPurgeRests(t *testing.T) {
 		w, _ := purging(t, s)
 		var at []time.Duration
 		start := time.Now()
-		if err := purge(t.Context(), s, w.cfg, func(ledger.PurgeStep) { at = append(at, time.Since(start)) }); err != nil {
+		if err := purge(t.Context(), s, w.cfg, brisk, func(ledger.PurgeStep) { at = append(at, time.Since(start)) }); err != nil {
 			t.Fatal(err)
 		}
 		if want := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 3500 * time.Millisecond, 4600 * time.Millisecond}; !slices.Equal(at, want) {
 			t.Errorf("steps at %v, want %v", at, want)
+		}
+	})
+}
+
+// TestPurgeOfAWorkerDropsSlowly: nobody waits for it, and each drop holds claims up.
+func TestPurgeOfAWorkerDropsSlowly(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{Ledger: ledgermemory.New(), purges: [][]any{{ledger.PurgeStep{Partition: "input_20260105"}, ledger.PurgeStep{Partition: "result_20260105"}}}}
+		w, _ := purging(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		w.purges(ctx)
+		if len(s.steps) != 2 || s.steps[1].Sub(s.steps[0]) < time.Minute {
+			t.Errorf("drops at %v, want them a minute apart", s.steps)
 		}
 	})
 }
