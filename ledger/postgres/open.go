@@ -140,6 +140,7 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	if s.pooled {
 		return configurePooled(cfg, rawURL, s)
 	}
+	cfg.PrepareConn = freshPlans
 	// Rows are found by their keys. A statement prepared while a table is empty would read it from
 	// end to end, and go on so when it is full: all ways to do that are off.
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {

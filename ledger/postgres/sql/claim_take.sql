@@ -1,10 +1,11 @@
 -- The rare claims of a row that exists: J2, J2x, J3, J3x, J4 and J19c, decided on
 -- the locked row by the clock as it is then. A row that somebody else holds
 -- locked is skipped: no row comes back, and the job is busy.
+-- The tenant is compared as in claim_read.sql.
 -- $1 tenant, $2 key, $3 claim token, $4 action, $5 input hash, $6 worker, $7 epoch,
 -- $8 longest run, $9 most runs (0: no limit), $10 receives, $11 budget, $12 carrier
 with j as materialized (
-  select * from paidonce.job where tenant = $1 and key = $2 for update skip locked
+  select * from paidonce.job where key = $2 and tenant = $1 collate "C" for update skip locked
 ), n as materialized (
   select j.*, clock_timestamp() as now from j
 ), f as materialized (

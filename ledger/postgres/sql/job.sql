@@ -1,4 +1,5 @@
+-- The tenant is compared as in claim_read.sql.
 -- $1 tenant, $2 key
 select tenant, id, key, action, state, generation, runs, replays, fence, open_calls, receives, carrier, owner, owner_epoch,
        cancel, input_hash, input_kept, cost, reserved, budget, error_class, error_text, origin, created_at, updated_at, next_at, done_at
-from paidonce.job where tenant = $1 and key = $2
+from paidonce.job where key = $2 and tenant = $1 collate "C"
