@@ -94,7 +94,7 @@ func (w *World) checkJob(j ledger.Job, e Expect) {
 		i := slices.Index(ids, l.ClientID)
 		if i < 0 {
 			w.t.Errorf("%s was paid as %s, which is not on record\n%s", key, l.ClientID, story(j))
-		} else if a := j.Attempts[i]; a.State == ledger.Received && (a.Evidence.Cost == nil || int64(*a.Evidence.Cost) != l.Price) {
+		} else if a := j.Attempts[i]; priced(a) && (a.Evidence.Cost == nil || int64(*a.Evidence.Cost) != l.Price) {
 			w.t.Errorf("%s has booked %v for the call %s, of which the bill says %+v\n%s", key, a.Evidence.Cost, l.ClientID, l, story(j))
 		}
 	}
@@ -107,8 +107,14 @@ func (w *World) checkJob(j ledger.Job, e Expect) {
 	}
 }
 
-// checkCost compares what was booked for the job with its attempts: an answer has a cost, what has
-// none is not known to have been billed, and the job has cost what they have together.
+// priced reports whether an attempt has an answer that tells its usage. One that a person brought
+// tells none.
+func priced(a ledger.AttemptRow) bool {
+	return a.State == ledger.Received && a.Evidence.Class != "by_person"
+}
+
+// checkCost compares what was booked for the job with its attempts: an answer that tells its usage has
+// a cost, what has none is not known to have been billed, and the job has cost what they have together.
 func (w *World) checkCost(j ledger.Job) {
 	w.t.Helper()
 	sum, known := ledger.Nano(0), false
@@ -116,7 +122,7 @@ func (w *World) checkCost(j ledger.Job) {
 		if cost := a.Evidence.Cost; cost != nil {
 			sum, known = sum+*cost, true
 		}
-		if (a.Evidence.Cost != nil) != (a.State == ledger.Received) {
+		if (a.Evidence.Cost != nil) != priced(a) {
 			w.t.Errorf("attempt %d of %s is %s and cost %v\n%s", a.N, j.Key.Text, a.State, a.Evidence.Cost, story(j))
 		}
 	}
