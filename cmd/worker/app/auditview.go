@@ -83,7 +83,7 @@ func asides(r *audit.Report) (lines []string) {
 		{r.Cached, "answered out of a cache, not paid"},
 		{r.Unidentified, "paid calls that say neither entity nor input, compared with none; see --entity and --input"},
 		{r.Untimed, "calls that say no time that can be read; see --time"},
-		{r.Unpriced, "paid calls that say no cost, and this version knows no prices; see --cost"},
+		{r.Unpriced, "paid calls that say no cost (it is not computed from tokens); see --cost"},
 		{r.LoggedAgain, "lines about a call that another line is about, by the provider's id"},
 		{r.OtherLines, "lines about something else than a call"},
 		{r.BadLines, "lines that cannot be read"},

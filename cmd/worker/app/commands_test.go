@@ -18,6 +18,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"submit"}, "--job"},
 		{[]string{"jobs", "show"}, "<key>"},
 		{[]string{"jobs", "show", "nocolons"}, "PO302"},
+		{[]string{"jobs", "show", "a:b:c", "--answer", "1", "--json"}, "PO502"},
+		{[]string{"jobs", "show", "a:b:c", "--answer=-1"}, "PO502"},
 		{[]string{"jobs", "list", "--state", "happy"}, "PO502"},
 		{[]string{"jobs", "list", "--limit", "0"}, "PO502"},
 		{[]string{"jobs", "resolve", "a:b:c", "--reason", "x"}, "--result"},

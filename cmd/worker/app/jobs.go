@@ -73,6 +73,12 @@ func (l listCommand) Run(c *call) error {
 
 // Run shows one job.
 func (s showCommand) Run(c *call) error {
+	switch {
+	case s.Answer < 0:
+		return usagef("PO502 --answer %d: write the number of an attempt", s.Answer)
+	case s.Answer > 0 && s.JSON:
+		return usagef("PO502 --answer %d with --json: an answer is printed as it came; leave one of them out", s.Answer)
+	}
 	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
 		j, err := find(ctx, store, s.Key)
 		if err != nil {
