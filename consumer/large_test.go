@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,6 +104,39 @@ func TestInputFaults(t *testing.T) {
 			r.end(a)
 		})
 	}
+}
+
+// keyless is a ledger whose stored inputs cannot be read until a moment.
+type keyless struct {
+	ledger.Store
+	until time.Time
+}
+
+func (k keyless) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
+	due, err := k.Store.Due(ctx, n, grace, actions...)
+	for i := range due {
+		if time.Now().Before(k.until) {
+			due[i].Input, due[i].Fault = nil, errors.New("another worker's key")
+		}
+	}
+	return due, err
+}
+
+// A whole batch of jobs that a worker cannot read does not end its sweeps: nothing of it was
+// started, so no slot comes free.
+func TestSweepsGoOnPastWhatCannotBeRead(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		const jobs = 150 // more than a batch
+		for i := range jobs {
+			r.carry(fmt.Sprint(i))
+		}
+		a := r.start("a", func(cfg *consumer.Config) { cfg.Store = keyless{cfg.Store, time.Now().Add(10 * time.Minute)} })
+		time.Sleep(2 * time.Hour)
+		for i := range jobs {
+			r.want(fmt.Sprint(i), done1)
+		}
+		r.end(a)
+	})
 }
 
 // bare is a ledger that keeps no inputs, as of messages that are too large.

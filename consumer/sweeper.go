@@ -60,7 +60,7 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 		c.log.WarnContext(ctx, "due jobs not listed", "error", err)
 		return false
 	}
-	unheard := c.takeUnheard()
+	unheard, started := c.takeUnheard(), false
 	for i, s := range append(unheard, due...) {
 		if s.Fault != nil && !errors.Is(s.Fault, ledger.ErrDamaged) {
 			if c.first(s.Fault.Error()) {
@@ -73,9 +73,10 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 			c.putUnheard(unheard[min(i, len(unheard)):])
 			return true
 		}
+		started = true
 		c.runs.Go(func() { c.revive(ctx, paid, s, h) })
 	}
-	return len(due) >= sweepBatch
+	return started && len(due) >= sweepBatch // of those that were left to others none ends here
 }
 
 // due lists whatever waits, so that jobs nobody has a handler for are told of. Where they

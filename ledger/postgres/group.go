@@ -213,10 +213,10 @@ func together[A, R any](batch []*item[A, R]) (context.Context, func()) {
 
 // oneToBlame reports whether the server refused a batch, so that nothing of it happened,
 // for what may be the fault of one of it. Troubles of the server's own (no resources,
-// shutdown, I/O) are everybody's.
+// shutdown, I/O) are everybody's. Severity itself is in the server's language.
 func oneToBlame(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Severity == "ERROR" && !strings.Contains("53 57 58", e.Code[:2])
+	return ok && e.SeverityUnlocalized == "ERROR" && !strings.Contains("53 57 58", e.Code[:2])
 }
 
 // column is one argument of a statement for many.

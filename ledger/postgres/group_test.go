@@ -192,8 +192,10 @@ func TestGroupWithoutLimit(t *testing.T) {
 // TestGroupFails: who is to blame fails alone, and what is everybody's, or not known, everybody
 // is told.
 func TestGroupFails(t *testing.T) {
-	refusal := func(code string) error { return &pgconn.PgError{Severity: "ERROR", Code: code, Message: "no"} }
-	fatal := &pgconn.PgError{Severity: "FATAL", Code: "XX000", Message: "no"}
+	refusal := func(code string) error {
+		return &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: "ERROR", Code: code, Message: "no"}
+	}
+	fatal := &pgconn.PgError{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "XX000", Message: "no"}
 	for _, c := range []struct {
 		err   error
 		alone bool

@@ -129,11 +129,19 @@ func (p *purge) drop(parts []partition, keep time.Duration) error {
 			return err
 		}
 	}
+	used := false
 	for _, t := range parts {
+		if used && t.Parent == "chunk" { // rows that refer to them are still there
+			if err := p.left(t.Part, errInUse); err != nil {
+				return err
+			}
+			continue
+		}
 		n, err := p.call("drop the partition "+t.Part, purgeDropSQL, t.Part, p.r.Result, p.r.Key)
 		if err == nil && n != nil { // nil: somebody else did
 			err = p.tell(ledger.PurgeStep{Rows: *n, Partition: t.Part})
 		}
+		used = used || errors.Is(err, errInUse)
 		if err := p.left(t.Part, err); err != nil {
 			return err
 		}
