@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	// ErrKey: the body is sealed with a key that this program does not have.
+	// ErrKey: the body is sealed with a key that this program does not have, or has another secret for.
 	ErrKey = errors.New("PO217 body is sealed with another key")
 	// ErrConfig: a text is no list of keys. It never holds a part of that text.
 	ErrConfig = errors.New("PO218 encryption keys cannot be read")
@@ -34,6 +34,9 @@ var (
 
 // KeySize is that of a key, in bytes.
 const KeySize = 32
+
+// checkSize is that of a key's check value, in bytes.
+const checkSize = 4
 
 // Keys seal and open bodies. The zero value has none: it seals nothing, and opens what is not sealed.
 type Keys struct {
@@ -46,6 +49,7 @@ type Keys struct {
 // recognise it; no two bodies share a nonce by more than chance, though no count is kept.
 type key struct {
 	id    string
+	check []byte // tells its secret from another of the same id: that one is a mistake, not damage
 	aead  cipher.AEAD
 	nonce []byte // key of the MAC
 }
@@ -96,7 +100,11 @@ func (k *Keys) add(text string) error {
 	if err != nil {
 		return err
 	}
-	k.all[id] = &key{id, aead, nonce}
+	check, err := hkdf.Key(sha256.New, raw, nil, "paidonce key check", checkSize)
+	if err != nil {
+		return err
+	}
+	k.all[id] = &key{id, check, aead, nonce}
 	if k.first == nil {
 		k.first = k.all[id]
 	}
@@ -117,8 +125,8 @@ func (k *Keys) IDs() []string {
 	return ids
 }
 
-// mark begins a sealed body; the length of the key's id, the id, the nonce and the sealed text follow. No
-// text begins so.
+// mark begins a sealed body; the length of the key's id, the id, its check value, the nonce and the sealed
+// text follow. No text begins so.
 var mark = []byte("\x00POSEAL\x01")
 
 // place is where a body belongs. It opens nowhere else.
@@ -150,7 +158,7 @@ func (k *Keys) seal(p place, body []byte) []byte {
 	if k.first == nil || body == nil {
 		return body
 	}
-	header := append(append(bytes.Clone(mark), byte(len(k.first.id))), k.first.id...)
+	header := append(append(append(bytes.Clone(mark), byte(len(k.first.id))), k.first.id...), k.first.check...)
 	bound := p.bound(header)
 	m := hmac.New(sha256.New, k.first.nonce)
 	m.Write(binary.BigEndian.AppendUint64(nil, uint64(len(bound)))) // a hash takes everything
@@ -163,7 +171,7 @@ func (k *Keys) seal(p place, body []byte) []byte {
 }
 
 // open opens what is stored at a place; what is not sealed it returns as it is. ErrKey: with a key
-// that is not there. ErrDamaged: it was changed, or belongs to another place.
+// that is not there, or with another secret. ErrDamaged: it was changed, or belongs to another place.
 func (k *Keys) open(p place, stored []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(stored, mark)
 	if !ok {
@@ -178,9 +186,12 @@ func (k *Keys) open(p place, stored []byte) ([]byte, error) {
 	switch {
 	case key == nil && idForm.MatchString(id):
 		return nil, fmt.Errorf("%w: its key is %s, and configured are %v", ErrKey, id, k.IDs())
-	case key == nil || len(rest) < key.aead.NonceSize():
+	case key == nil || len(rest) < checkSize+key.aead.NonceSize():
 		return nil, fmt.Errorf("%w: a sealed body of %d bytes has no key or no nonce", ledger.ErrDamaged, len(stored))
+	case !bytes.Equal(rest[:checkSize], key.check):
+		return nil, fmt.Errorf("%w: its key is %s, and what is configured under that id is another secret", ErrKey, id)
 	}
+	rest = rest[checkSize:]
 	nonce := rest[:key.aead.NonceSize()]
 	body, err := key.aead.Open(nil, nonce, rest[len(nonce):], p.bound(stored[:len(stored)-len(rest)]))
 	if err != nil {

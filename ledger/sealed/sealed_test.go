@@ -87,7 +87,7 @@ func TestOpen(t *testing.T) {
 	if !bytes.Equal(stored, old.seal(at, body)) {
 		t.Error("sealed again it is another body: each try of a write would be stored beside the last")
 	}
-	head := len(mark) + 1 + len("k1")
+	head := len(mark) + 1 + len("k1") + checkSize
 	if another := old.seal(at, []byte("another answer")); bytes.Equal(another[head:head+12], stored[head:head+12]) {
 		t.Error("two bodies share a nonce")
 	}
@@ -119,6 +119,9 @@ func TestOpen(t *testing.T) {
 		if got, err := old.open(at, stored[:i]); err == nil || got != nil {
 			t.Errorf("cut to %d bytes: %q, %v", i, got, err)
 		}
+	}
+	if got, err := keys(t, "k1:"+secret(2)).open(at, stored); !errors.Is(err, ErrKey) || errors.Is(err, ledger.ErrDamaged) || got != nil {
+		t.Errorf("another secret under the same id: %q, %v; it must not pass for damage, which fails jobs", got, err)
 	}
 	for _, k := range []*Keys{keys(t, ""), keys(t, "k2:"+secret(2))} {
 		if _, err := k.open(at, stored); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "its key is k1") {
@@ -175,4 +178,4 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-const golden = "00504f5345414c01026b31dd41fa034778da4d61ddf9e8effeadd8e0ad9c801e59ebe8023ebeeb2f2f92c74930ab"
+const golden = "00504f5345414c01026b31dc37fd30d91fa5e41555a4fec671a3d223f4fe251f5155c489fbb002e6c89c2d0ef54c3e7db3be"
