@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,6 +32,9 @@ func TestTooLarge(t *testing.T) {
 				requests++
 				w.Header().Set("Content-Type", media)
 				w.Header().Set("X-Request-Id", "req_1")
+				if media == "text/event-stream" { // counts so far, which are not the last ones
+					io.WriteString(w, "data: {\"id\":\"c\",\"model\":\"gpt-5-mini\",\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_tokens\":1}}\n\n")
+				}
 				line := []byte("data: " + strings.Repeat("x", 1<<20-8) + "\n\n")
 				for range maxAnswer>>20 + 1 {
 					if _, err := w.Write(line); err != nil {
@@ -49,8 +53,11 @@ func TestTooLarge(t *testing.T) {
 					return out, err
 				}
 			}
-			got := ask(t, testRun(t, f, nil), "openai", 5*time.Minute, post(true))
+			got := ask(t, priced(t, f), "openai", 5*time.Minute, post(true))
 			row := f.one(t)
+			if c := cost(row.evidence); c != "unknown" {
+				t.Errorf("what was cut off has cost %s", c)
+			}
 			if row.state != c.state || row.evidence.Class != c.class || row.evidence.ProviderRequestID != "req_1" || got.err == nil {
 				t.Errorf("on record: %s, %s, %s; %.200v", row.state, row.evidence.Class, row.evidence.ProviderRequestID, got.err)
 			}

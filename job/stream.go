@@ -155,7 +155,10 @@ func (x *exchange) streamed(resp *http.Response, text []byte, r *reading, end me
 	switch {
 	case end == failing:
 		return x.faulted(r.fault)
-	case end == completed || errors.Is(err, ErrTooLarge) || r.ended(clean):
+	case end == completed || r.ended(clean):
+		return x.received(resp, text)
+	case errors.Is(err, ErrTooLarge):
+		x.bill = bill{} // its counts are not the last ones
 		return x.received(resp, text)
 	case clean:
 		return x.unknown("no_terminal_event", errors.New("the stream ended without its terminal event"))

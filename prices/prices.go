@@ -133,11 +133,14 @@ func (t *Table) Cost(c Call) (ledger.Nano, error) {
 	// Half up: (2*total + by) / (2*by), of numbers that are not negative.
 	total.Add(total.Lsh(total, 1), by)
 	total.Quo(total, by.Lsh(by, 1))
-	if !total.IsInt64() {
+	if !total.IsInt64() || total.Int64() > int64(mostCost) { // the counts are nonsense, and sums of such costs would leave an int64
 		return 0, unpriced(c, "it is out of range")
 	}
 	return ledger.Nano(total.Int64()), nil
 }
+
+// mostCost is the most that a call may cost.
+const mostCost = 1_000_000 * ledger.USD
 
 // find is the price of a call: by the name that its route has, else by the one in the answer.
 func (t *Table) find(c Call) (Price, error) {

@@ -83,6 +83,7 @@ func TestUnpriced(t *testing.T) {
 		"reasoning":      {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{Out: 5, Reasoning: 6}}, "contradicts itself"},
 		"negative":       {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{Out: -1}}, "contradicts itself"},
 		"negative part":  {Call{Provider: "openai", Model: "m", At: at, Usage: Usage{In: 1, CacheRead: -1}}, "contradicts itself"},
+		"over a million": {Call{Provider: "openai", Model: "dear", At: at, Usage: Usage{In: 1_000_001}}, "out of range"},
 		"too much":       {Call{Provider: "openai", Model: "dear", At: at, Usage: Usage{In: math.MaxInt64, Out: math.MaxInt64}}, "out of range"},
 	} {
 		got, err := table.Cost(c.call)
