@@ -42,9 +42,14 @@ func (c *Consumer) drain(cut context.CancelCauseFunc, loops *sync.WaitGroup) {
 		return
 	case <-time.After(margin / 2):
 	}
+	begun := time.Now()
 	var all sync.WaitGroup // at once: behind a slow ledger the process would be killed before the last
 	c.each(func(w *work) { all.Go(func() { c.abandon(w) }) })
 	all.Wait()
+	select { // a run that ended by itself meanwhile still settles its delivery
+	case <-ended:
+	case <-time.After(margin/2 - time.Since(begun)):
+	}
 }
 
 // Hurry ends a drain's waiting at once: calls under way are recorded as unknown
@@ -56,6 +61,7 @@ func (c *Consumer) Hurry() { c.hurryOnce.Do(func() { close(c.hurry) }) }
 func (c *Consumer) abandon(w *work) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
+	w.abandoned.Store(true)
 	lease, _ := c.owned(w)
 	if lease == nil {
 		c.nack(ctx, w, 0, true)

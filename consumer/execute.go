@@ -99,6 +99,9 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		rel, err = c.store.Release(ctx, *lease, o)
 		return err
 	})
+	if errors.Is(rerr, ledger.ErrLost) && w.abandoned.Load() {
+		return ledger.Running, nil // the drain recorded its end meanwhile, and settles its delivery by that
+	}
 	if rerr != nil {
 		// Somebody else decides now, or the ledger is out of reach: the delivery
 		// comes back and finds out.

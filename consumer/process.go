@@ -255,6 +255,7 @@ type work struct {
 	since       time.Time
 	undecodable error       // the stored input is damaged, or does not decode any more
 	tried       atomic.Bool // a run on this delivery ended in an error
+	abandoned   atomic.Bool // a drain ends it
 
 	// Written under Consumer.mu by whoever works on it, who alone reads them without it. The
 	// keeper and a drain speak of it too, with called.
