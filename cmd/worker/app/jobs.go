@@ -236,8 +236,24 @@ func (r resolveCommand) settle(ctx context.Context, c *call, store ledger.Store,
 	return nil
 }
 
+// giveUp ends the job as failed. That a reconciler took it up meanwhile, to look for evidence,
+// is nothing that a person would decide otherwise for.
 func (r resolveCommand) giveUp(ctx context.Context, c *call, store ledger.Store, j ledger.Job) error {
-	rel, err := store.Resolve(ctx, ledger.Resolution{Key: j.Key, Fence: j.Fence, Action: ledger.GiveUp, Reason: r.Reason, By: ledger.ByPerson, Who: c.person()})
+	resolve := func() (ledger.Released, error) {
+		return store.Resolve(ctx, ledger.Resolution{Key: j.Key, Fence: j.Fence, Action: ledger.GiveUp, Reason: r.Reason, By: ledger.ByPerson, Who: c.person()})
+	}
+	rel, err := resolve()
+	for try := 1; errors.Is(err, ledger.ErrLost) && try < 5; try++ {
+		now, ferr := find(ctx, store, r.Key)
+		if ferr != nil {
+			return ferr
+		}
+		if !slices.Equal(openCalls(now), openCalls(j)) {
+			break
+		}
+		j = now
+		rel, err = resolve()
+	}
 	if errors.Is(err, ledger.ErrLost) {
 		return fmt.Errorf("PO503 job %s changed meanwhile (evidence, a policy or another person was faster); look at it again: %w", r.Key, err)
 	}
@@ -254,4 +270,14 @@ func (c *call) read(name string) ([]byte, error) {
 		return io.ReadAll(c.Stdin)
 	}
 	return os.ReadFile(name)
+}
+
+// openCalls are the attempts that nothing is known of.
+func openCalls(j ledger.Job) (ids []ledger.ID) {
+	for _, a := range j.Attempts {
+		if a.State == ledger.Sent {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
 }
