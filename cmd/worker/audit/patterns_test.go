@@ -133,6 +133,14 @@ func TestUntimed(t *testing.T) {
 	}
 }
 
+// A call without a time comes after those that have one, wherever it stands.
+func TestOrderUntimed(t *testing.T) {
+	r := run(t, options(), `{"input":"x","cost":"7"}`+"\n"+`{"ts":1762070400,"input":"x","cost":"2"}`)
+	if *r.WastedUSD != *usd(t, "7") {
+		t.Errorf("%v USD wasted, want 7", r.WastedUSD)
+	}
+}
+
 // Lines may stand in any order: the first by time is not the repeat.
 func TestOrder(t *testing.T) {
 	r := run(t, options(), `{"ts":"2026-11-02 08:00:31","input":"x","cost":"5"}
