@@ -35,35 +35,21 @@ language sql stable security definer set search_path = pg_catalog set datestyle 
 $$;
 -- +goose StatementEnd
 
--- purge_needed lists jobs of a day that are still needed (open, or changed within keep), at most
--- so many, in batches of n. It reads the whole day, and locks nothing.
+-- purge_move moves up to n jobs of a day that are still needed (open, or changed
+-- within keep) to today, and returns how many. Fewer than n: the rest of that day is not needed.
+-- No table is locked, and a row that somebody else holds is waited for briefly.
 -- +goose StatementBegin
-create function paidonce.purge_needed(day date, keep interval, most int, n int)
-returns table (tenants text[], jobs bigint[])
-language sql stable security definer
-set search_path = pg_catalog set enable_seqscan = off as $$
-  select array_agg(m.tenant), array_agg(m.id)
-  from (select j.tenant, j.id, (row_number() over (order by j.tenant, j.id) - 1) / n as batch from (
-    select b.tenant, b.id from paidonce.job b
-    where b.part_on = day and (b.state not in ('done', 'failed', 'cancelled') or b.updated_at >= now() - keep)
-    limit most) j) m
-  group by m.batch order by m.batch
-$$;
--- +goose StatementEnd
-
--- purge_move moves those of the jobs that are still of that day to today, with their children, and
--- returns how many. No table is locked, and a row that somebody else holds is waited for briefly.
--- +goose StatementBegin
-create function paidonce.purge_move(day date, tenants text[], jobs bigint[]) returns int
+create function paidonce.purge_move(day date, keep interval, n int) returns int
 language plpgsql security definer
 set search_path = pg_catalog set lock_timeout = '50ms' set enable_seqscan = off as $$
 declare
-  child text; today date := (now() at time zone 'utc')::date;
+  tenants text[]; jobs bigint[]; child text; today date := (now() at time zone 'utc')::date;
 begin
   perform pg_advisory_xact_lock(hashtext('paidonce.purge'));
   select array_agg(j.tenant), array_agg(j.id) into tenants, jobs from (
-    select b.tenant, b.id from paidonce.job b join unnest(tenants, jobs) m(tenant, id) on b.tenant = m.tenant and b.id = m.id
-    where b.part_on = day order by b.tenant, b.id for update of b
+    select b.tenant, b.id from paidonce.job b
+    where b.part_on = day and (b.state not in ('done', 'failed', 'cancelled') or b.updated_at >= now() - keep)
+    order by b.tenant, b.id limit n for update
   ) j;
   if jobs is null or day >= today then
     return 0;

@@ -16,7 +16,7 @@ create table paidonce.chunk (
 
 create table paidonce.chunk_default partition of paidonce.chunk default;
 
--- The functions that look after partitions, as they were, with one table more.
+-- The functions that look after partitions, with one table more.
 
 -- +goose StatementBegin
 create or replace function paidonce.ensure_partitions(ahead interval) returns int
@@ -68,8 +68,29 @@ language sql stable security definer set search_path = pg_catalog set datestyle 
 $$;
 -- +goose StatementEnd
 
+-- Looking for what has to move reads a whole day: once, not once for each step as before.
+drop function paidonce.purge_move(date, interval, int);
+
+-- purge_needed lists jobs of a day that are still needed (open, or changed within keep), at most
+-- so many, in batches of n. It reads the whole day, and locks nothing.
 -- +goose StatementBegin
-create or replace function paidonce.purge_move(day date, tenants text[], jobs bigint[]) returns int
+create function paidonce.purge_needed(day date, keep interval, most int, n int)
+returns table (tenants text[], jobs bigint[])
+language sql stable security definer
+set search_path = pg_catalog set enable_seqscan = off as $$
+  select array_agg(m.tenant), array_agg(m.id)
+  from (select j.tenant, j.id, (row_number() over (order by j.tenant, j.id) - 1) / n as batch from (
+    select b.tenant, b.id from paidonce.job b
+    where b.part_on = day and (b.state not in ('done', 'failed', 'cancelled') or b.updated_at >= now() - keep)
+    limit most) j) m
+  group by m.batch order by m.batch
+$$;
+-- +goose StatementEnd
+
+-- purge_move moves those of the jobs that are still of that day to today, with their children, and
+-- returns how many. No table is locked, and a row that somebody else holds is waited for briefly.
+-- +goose StatementBegin
+create function paidonce.purge_move(day date, tenants text[], jobs bigint[]) returns int
 language plpgsql security definer
 set search_path = pg_catalog set lock_timeout = '50ms' set enable_seqscan = off as $$
 declare
