@@ -120,12 +120,12 @@ func (c *Consumer) noHandler(ctx context.Context, name string) {
 	}
 }
 
-// first reports whether what this worker cannot run for is new.
+// first reports whether this is said for the first time.
 func (c *Consumer) first(why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.gone[why]
-	c.gone[why] = true
+	known := c.said[why]
+	c.said[why] = true
 	return !known
 }
 

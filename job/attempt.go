@@ -177,7 +177,9 @@ func (a *Attempt) capture(ctx context.Context, o outcome) {
 	if err != nil {
 		o.err = errors.Join(o.err, fmt.Errorf("recording what call %s got: %w", a.spec.Call.Name, err))
 		o.evidence.State, o.evidence.Class = ledger.Sent, "unrecorded"
-		o.evidence.Cost, o.evidence.CostSource = nil, "" // it is not booked
+	}
+	if err != nil || s.Known {
+		o.evidence.Cost, o.evidence.CostSource = nil, "" // it is not booked by this
 	}
 	if o.surplus = s.Surplus; o.surplus {
 		a.run.cfg.Log.WarnContext(ctx, "paid answer not needed any more", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String())

@@ -232,8 +232,10 @@ func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		s, err := r.settle(ctx, aid, e)
 		switch {
-		case err == nil || errors.Is(err, ledger.ErrState):
-			return s, nil // ErrState: known already, and at least as well
+		case err == nil:
+			return s, nil
+		case errors.Is(err, ledger.ErrState): // something at least as good is
+			return ledger.Settled{Known: true}, nil
 		case errors.Is(err, ledger.ErrRequest):
 			return s, err
 		case errors.Is(err, ledger.ErrNotFound):
