@@ -50,6 +50,7 @@ type Consumer struct {
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
 	said    map[string]bool            // what is logged once
 
+	unread     int            // the sweeper's own: listed jobs that it could not read the last time
 	wake       chan struct{}  // the keeper has something new to keep
 	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
 	renewDue   atomic.Bool    // the keeper should renew at once
