@@ -20,6 +20,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -38,6 +39,8 @@ type Consumer struct {
 	trace *tracer
 	slots *slots
 	acks  *recent
+
+	traffic *job.Traffic // of all runs
 
 	worker   atomic.Pointer[ledger.WorkerID]
 	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
@@ -75,7 +78,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
+	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{})}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = timed{cfg.Store, c.trace}

@@ -34,6 +34,7 @@ type outcome struct {
 	again    again           // what the call may do next, when there is no answer
 	wait     time.Duration   // the provider's Retry-After; 0: none
 	err      error           // what to tell the user; nil when received
+	rested   bool            // the route was not tried at all
 	surplus  bool            // received, and the job did not need it any more
 }
 

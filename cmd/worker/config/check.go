@@ -153,6 +153,11 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 		if r.Timeout == 0 {
 			fault("timeout", "0s", "a route needs a timeout; write 90s")
 		}
+		for field, n := range map[string]int{"at_once": r.AtOnce, "per_minute": r.PerMinute} {
+			if n < 0 {
+				fault(field, itoa(n), "write a number of attempts; 0 is no bound")
+			}
+		}
 	}
 }
 
