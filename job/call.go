@@ -49,8 +49,9 @@ type Route[In, Out any] struct {
 	AtOnce int
 	// PerMinute bounds how many attempts this process begins on it a minute, evenly spaced. 0: no bound.
 	PerMinute int
-	// Reserve is an upper bound of one attempt's cost, held against the job's
-	// budget until the real cost is known. 0: nothing is held.
+	// Reserve is an upper bound of one attempt's cost, held against the job's budget until the real cost is
+	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
+	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
 	// Do makes the request through a, with a.HTTP() as the SDK's HTTP client, and turns
 	// the answer into Out. It also runs on saved answers, so it must not depend on

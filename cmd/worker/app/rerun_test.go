@@ -97,3 +97,20 @@ func TestRetry(t *testing.T) {
 		t.Errorf("the history does not say who allowed it:\n%s", shown)
 	}
 }
+
+// TestBudget: a job whose call might cost more than it may spend sends nothing, and goes on when the budget is raised.
+func TestBudget(t *testing.T) {
+	w := newWorld(t)
+	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
+	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.0001")
+	w.submitted()
+	r := w.start()
+	w.until(ticketKey, "failed")
+	r.stop()
+	if shown := w.must("", "jobs", "show", ticketKey); !strings.Contains(shown, "budget: PO312") || len(ms.Bill()) != 0 {
+		t.Errorf("%d calls on the bill of a job that is\n%s", len(ms.Bill()), shown)
+	}
+	w.env[len(w.env)-1] = "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.1"
+	w.must("", "jobs", "retry", ticketKey, "--reason", "it is worth more")
+	w.finishes(ms, 1)
+}
