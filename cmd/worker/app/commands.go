@@ -1,5 +1,7 @@
 package app
 
+import "time"
+
 // commands is the command line.
 type commands struct {
 	File      string `name:"config" help:"Configuration file; worker.yaml if it is there." placeholder:"FILE"`
@@ -23,6 +25,9 @@ type commands struct {
 		Rerun   rerunCommand   `cmd:"" help:"Run an ended job again on purpose: a new generation makes and pays all calls anew; the earlier result is kept. The same token twice does it once."`
 		Retry   retryCommand   `cmd:"" help:"Put failed jobs back: answers that were paid for are used, not paid again. --dry-run says first what would be made again."`
 	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
+	Unknown struct {
+		List unknownCommand `cmd:"" help:"List unknown jobs, the oldest first: each open call with its age, the ids to look for at the provider, and what it may have cost."`
+	} `cmd:"" help:"What may have been paid and nobody knows."`
 	Audit auditCommand `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
 	DLQ   struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
@@ -74,8 +79,26 @@ type showCommand struct {
 	Answer int    `help:"Print the captured answer of attempt N instead, as it was received." placeholder:"N"`
 }
 
+// unknownFilter says which unknown jobs a command is about.
+type unknownFilter struct {
+	Job       string        `help:"Only those of this job." placeholder:"NAME"`
+	Tenant    string        `help:"Only those of this tenant." placeholder:"T"`
+	OlderThan time.Duration `name:"older-than" help:"Only those that are unknown for longer, such as 2h." placeholder:"D"`
+	Limit     int           `help:"No more than so many are looked at, newest jobs first." default:"100" placeholder:"N"`
+}
+
+func (f unknownFilter) some() bool { return f.Job != "" || f.Tenant != "" || f.OlderThan != 0 }
+
+type unknownCommand struct {
+	asJSON
+	unknownFilter
+}
+
 type resolveCommand struct {
-	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
+	unknownFilter
+	Key    string `arg:"" optional:"" help:"Key of the job, as jobs list prints it."`
+	All    bool   `help:"All unknown jobs, with --absent or --fail; or those of --job, --tenant, --older-than."`
+	DryRun bool   `name:"dry-run" help:"Of more than one: change nothing, show which these are and what is at risk."`
 	Result string `xor:"verdict" required:"" help:"It happened: FILE holds the call's answer, in JSON (- is stdin)." placeholder:"FILE"`
 	Absent bool   `xor:"verdict" required:"" help:"It never happened: the job runs again and the call may be sent again."`
 	Fail   bool   `xor:"verdict" required:"" help:"Give the job up."`
