@@ -23,8 +23,9 @@ type commands struct {
 		Rerun   rerunCommand   `cmd:"" help:"Run an ended job again on purpose: a new generation makes and pays all calls anew; the earlier result is kept. The same token twice does it once."`
 		Retry   retryCommand   `cmd:"" help:"Put failed jobs back: answers that were paid for are used, not paid again. --dry-run says first what would be made again."`
 	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
-	Audit auditCommand `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
-	DLQ   struct {
+	Report reportCommand `cmd:"" help:"Add up jobs, calls, what they cost, what was avoided and wasted, and calls whose outcome is not known."`
+	Audit  auditCommand  `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
+	DLQ    struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
