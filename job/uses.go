@@ -78,7 +78,7 @@ type Finding int
 // The findings.
 const (
 	CannotTell   Finding = iota // nothing; the policy decides in the end
-	StillRunning                // the provider works on it; look again
+	StillRunning                // the provider works on it, or on what may be it; look again
 	Happened                    // here is the answer
 	Absent                      // it never happened. Believed only after the settle window
 	Failed                      // it ended without an answer, and may be billed. Believed as Absent is
