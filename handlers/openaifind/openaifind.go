@@ -121,11 +121,13 @@ func Batch(ctx context.Context, client *openai.Client, o job.Open) (*openai.Batc
 	if o.SentAt.IsZero() {
 		return nil, job.CannotTell, nil
 	}
+	more := false
 	page, err := client.Batches.List(ctx, openai.BatchListParams{Limit: openai.Int(100)})
 	for ; err == nil && page != nil; page, err = page.GetNextPage() {
 		if !page.JSON.Data.Valid() {
 			return nil, job.CannotTell, fmt.Errorf("PO344 asked for a list of batches and was given none: %.100q", page.RawJSON())
 		}
+		more = page.HasMore
 		for _, b := range page.Data {
 			if b.Metadata[attempt] == o.ClientRequestID {
 				o.Answered([]byte(b.RawJSON()))
@@ -135,6 +137,9 @@ func Batch(ctx context.Context, client *openai.Client, o job.Open) (*openai.Batc
 				return nil, job.Absent, nil
 			}
 		}
+	}
+	if err == nil && more {
+		err = errors.New("it breaks off")
 	}
 	if err != nil {
 		return nil, job.CannotTell, fmt.Errorf("listing the batches since %s: %w", o.SentAt.Format(time.RFC3339), err)

@@ -69,8 +69,7 @@ func (s *Server) getStored(route string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		found := s.stored.find(route, func(g *generation) bool { return g.id == r.PathValue("id") })
 		if len(found) == 0 {
-			writeJSON(w, http.StatusNotFound, openaiError(refusal{
-				openai: "invalid_request_error", message: "There is nothing with this id."}))
+			notFound(w, OpenAI)
 			return
 		}
 		writeJSON(w, http.StatusOK, found[0])
