@@ -38,6 +38,7 @@ type world struct {
 	ledger *memledger.Ledger
 	queue  *memory.Queue
 	call   job.Call[note, reading]
+	handle func(ctx context.Context, j *job.Run, in note) (reading, error)
 	told   chan string // what reconcilers found
 }
 
@@ -63,6 +64,7 @@ func newWorld(t *testing.T, timeout time.Duration, way func(w *world, ctx contex
 	w.call = job.Call[note, reading]{Name: "read", Routes: []job.Route[note, reading]{{
 		Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: timeout,
 		Do: func(ctx context.Context, a *job.Attempt, in note) (reading, error) { return way(w, ctx, a, in) }}}}
+	w.handle = func(ctx context.Context, j *job.Run, in note) (reading, error) { return w.call.Run(ctx, j, in) }
 	return w
 }
 
@@ -70,8 +72,7 @@ func newWorld(t *testing.T, timeout time.Duration, way func(w *world, ctx contex
 func (w *world) run() {
 	w.Helper()
 	reg := new(job.Registry)
-	job.Register(reg, job.Def[note, reading]{Name: "note.read", Uses: job.Uses(w.call),
-		Handle: func(ctx context.Context, j *job.Run, in note) (reading, error) { return w.call.Run(ctx, j, in) }})
+	job.Register(reg, job.Def[note, reading]{Name: "note.read", Uses: job.Uses(w.call), Handle: w.handle})
 	cfg := consumer.Config{Source: w.queue.Source(), Store: w.ledger, Handlers: reg, Name: "w1", Workers: 2, Tick: 20 * time.Millisecond,
 		SettleWindow: 2 * time.Second, Hold: time.Hour, Log: slog.New(slog.NewTextHandler(w.Output(), nil))}
 	cfg.Trace.Reconciled = func(_, _, finding string) {
