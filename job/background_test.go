@@ -244,3 +244,22 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerOf: a provider's object becomes an answer with its id and its usage, or is refused with a reason.
+func TestAnswerOf(t *testing.T) {
+	const chat = `{"id":"chatcmpl-1","model":"m","choices":[],"error":null,"usage":{"prompt_tokens":5,"completion_tokens":6}}`
+	for object, want := range map[string]string{
+		chat: "", `{"usage":{"inputTokens":5,"outputTokens":6}}`: "", // Bedrock's have no id
+		`null`: "no JSON object", `{"id":"resp_1"} {}`: "no JSON object", `{"id":"resp_1","object":"response","status":"in_progress"}`: "not over",
+		`{"id":"x","error":{"message":"no"}}`: "no answer", `{"model":"m"}`: "neither",
+	} {
+		got, err := AnswerOf([]byte(object))
+		if (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", object, err, want)
+		}
+		if err == nil && (got.Finding != Happened || got.Response.Codec != codecObject || string(got.Response.Body) != object || num(got.Usage.Out) != 6 ||
+			got.Call.Usage.In != 5 || (got.ObjectID == "chatcmpl-1") != (object == chat)) {
+			t.Errorf("%s: %+v", object, got)
+		}
+	}
+}

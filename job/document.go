@@ -82,6 +82,11 @@ func (d document) bill() bill {
 	return b
 }
 
+// broken reports whether the provider says with it that there is no answer.
+func (d document) broken() bool {
+	return !absent(d.Error) && d.Output == nil && d.Choices == nil || d.Status == "failed" || d.Object == "response" && d.Status == "cancelled"
+}
+
 // absent reports whether a field is missing or null.
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 

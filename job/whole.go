@@ -69,7 +69,7 @@ func (x *exchange) judged(b body) outcome {
 		return x.unknown("cut_body", b.err)
 	case !b.isObject && !x.plausible(b.media, b.resp, b.text):
 		return x.unknown("unparsable", fmt.Errorf("a whole body of %d bytes (%s) is no answer of the provider's", len(b.text), cmp.Or(b.media, "no content type")))
-	case b.isObject && (!absent(d.Error) && d.Output == nil && d.Choices == nil || d.Status == "failed" || d.Object == "response" && d.Status == "cancelled"):
+	case b.isObject && d.broken():
 		return x.faulted(d)
 	}
 	return x.received(b.resp, b.text)
