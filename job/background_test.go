@@ -123,7 +123,9 @@ func TestPolls(t *testing.T) {
 	const queued, over = `{"id":"resp_1","object":"response","status":"queued","output":[]}`, `{"id":"resp_1","object":"response","status":"completed","output":[],"usage":{"input_tokens":5,"output_tokens":6}}`
 	polls := []func(w http.ResponseWriter){
 		func(w http.ResponseWriter) { http.Error(w, `{"error":{"message":"no such response"}}`, 404) },
-		func(w http.ResponseWriter) { http.Error(w, `{"error":{"message":"broken","type":"server_error"}}`, 500) },
+		func(w http.ResponseWriter) {
+			http.Error(w, `{"error":{"message":"broken","type":"server_error"}}`, 500)
+		},
 		func(w http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		func(w http.ResponseWriter) { io.WriteString(w, "<html>") },
 		func(w http.ResponseWriter) { io.WriteString(w, strings.Replace(over, "resp_1", "resp_2", 1)) },

@@ -70,7 +70,7 @@ func find(ctx context.Context, client *anthropic.Client, o job.Open) (*anthropic
 	page, err := client.Messages.Batches.List(ctx, anthropic.MessageBatchListParams{Limit: anthropic.Int(1000)})
 	for ; err == nil && page != nil; page, err = page.GetNextPage() {
 		if !page.JSON.Data.Valid() {
-			return nil, job.CannotTell, fmt.Errorf("PO344 asked for a list of batches and was given none: %.100q", page.RawJSON())
+			return nil, job.CannotTell, fmt.Errorf("PO345 asked for a list of batches and was given none: %.100q", page.RawJSON())
 		}
 		more = page.HasMore
 		for _, b := range page.Data {
