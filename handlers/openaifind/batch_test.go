@@ -86,7 +86,9 @@ func TestLostBatch(t *testing.T) {
 				t.Errorf("before it was found: %v", before)
 			}
 			if c.fault.Hold {
-				w.until("put aside", func(j ledger.Job) bool { return j.State == ledger.Ready && j.Error != nil && j.Error.Class == "waiting" })
+				w.until("put aside", func(j ledger.Job) bool {
+					return j.State == ledger.Ready && j.Error != nil && j.Error.Class == "waiting"
+				})
 				w.models.Release(key)
 			}
 			j := w.until("done", is(ledger.Done))
