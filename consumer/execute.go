@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,7 +195,7 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 	case panicked:
 		o.Panicked, o.Error.Class, o.RetryIn = true, "panic", c.backoff(run)
 	case class == job.Waiting:
-		o.GiveBack, o.Error.Class, o.RetryIn = true, string(class), cmp.Or(max(in, 0), c.backoff(1))
+		o.GiveBack, o.Error.Class, o.RetryIn = true, string(class), max(in, c.backoff(1))
 	case class == job.Permanent:
 		o.Fail, o.Error.Class = true, string(class)
 	case errors.Is(cause, errRunOver):

@@ -72,7 +72,7 @@ func Unsure(err error) error { return classed(Unknown, 0, err) }
 // Later puts the job aside until d is over, because what it needs takes its time elsewhere: a batch, a person. It is no
 // failure: the run does not count, holds no slot meanwhile, and the ledger brings the job back, so its message
 // is acknowledged. The next run starts anew, with the answers that were paid for. Nothing bounds how often a handler may
-// say so; how long it waits in all is the handler's to decide. 0: by the backoff.
+// say so; how long it waits in all is the handler's to decide. It waits no less than the consumer's first backoff.
 func Later(d time.Duration, why error) error { return classed(Waiting, d, why) }
 
 // Failf is Fail with a formatted text.

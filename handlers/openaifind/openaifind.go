@@ -83,17 +83,10 @@ const (
 	attempt = "attempt"
 )
 
-// Metadata names the job and the attempt, for the request of a route. OpenAI takes 16 pairs, and 512 characters a value.
+// Metadata names the job and the attempt, for the request of a route. OpenAI takes 16 pairs, and 512 characters a value,
+// which is as long as a key can be.
 func Metadata(a *job.Attempt) shared.Metadata {
-	return shared.Metadata{jobKey: cut(a.Key().Text), attempt: a.ID()}
-}
-
-// cut keeps a value within what OpenAI takes. The attempt alone is what is looked for.
-func cut(s string) string {
-	if runes := []rune(s); len(runes) > 512 {
-		return string(runes[:512])
-	}
-	return s
+	return shared.Metadata{jobKey: a.Key().Text, attempt: a.ID()}
 }
 
 // Completion looks for a chat completion in OpenAI's store by the attempt in its [Metadata]; the route must set
