@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,10 +83,18 @@ func TestFoundFailureIsBooked(t *testing.T) {
 				return "", job.Failed, nil
 			}
 			var m told
+			var log strings.Builder
+			finding := ""
 			r.send("1")
-			a := r.start("a", m.listen, func(c *consumer.Config) { c.Prices = table })
+			a := r.start("a", m.listen, func(c *consumer.Config) {
+				c.Prices, c.Log = table, slog.New(slog.NewTextHandler(&log, nil))
+				c.Trace.Reconciled = func(_, _, f string) { finding = f }
+			})
 			time.Sleep(time.Hour)
 			r.end(a)
+			if finding != "failed" || strings.Contains(log.String(), "cost not known") {
+				t.Errorf("the last look had the finding %s, and the log says\n%s", finding, log.String())
+			}
 			r.want("1", want{state: ledger.Done, runs: 1, bill: 2, attempts: []ledger.AttemptState{ledger.FailedAttempt, ledger.Received}})
 			e := r.job("1").Attempts[0].Evidence
 			if e.ObjectID != "resp_1" || e.Class != "reconciled" || e.Reason == "" {

@@ -58,7 +58,7 @@ func (x *exchange) await(first body) body {
 		case <-time.After(wait + time.Duration(rand.Int64N(int64(wait)/4+1))):
 		}
 		b, asked := x.look(poll, first.document.ID)
-		if b.err == nil && b.document.over(first.document.ID) || errors.Is(b.err, ErrTooLarge) {
+		if b.err == nil || errors.Is(b.err, ErrTooLarge) {
 			return b
 		}
 		first.err = b.err
@@ -81,7 +81,8 @@ func (x *exchange) poll(id string) (*http.Request, error) {
 	return &http.Request{Method: http.MethodGet, URL: u, Host: x.caller.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Close: true}, nil
 }
 
-// look makes one poll, and says how long the provider asks to wait for the next.
+// look makes one poll. What is not the end of the response is an error, with how long the provider asks to wait for
+// the next.
 func (x *exchange) look(poll *http.Request, id string) (body, time.Duration) {
 	ctx, cancel := context.WithTimeout(x.ctx, pollTimeout)
 	defer cancel()

@@ -126,6 +126,7 @@ func TestPolls(t *testing.T) {
 		func(w http.ResponseWriter) {
 			http.Error(w, `{"error":{"message":"broken","type":"server_error"}}`, 500)
 		},
+		func(w http.ResponseWriter) { w.WriteHeader(503); io.WriteString(w, over) },
 		func(w http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		func(w http.ResponseWriter) { io.WriteString(w, "<html>") },
 		func(w http.ResponseWriter) { io.WriteString(w, strings.Replace(over, "resp_1", "resp_2", 1)) },

@@ -67,6 +67,7 @@ func TestBatch(t *testing.T) {
 		"ours, on another page":   {map[string]reply{first: page(true, "b2", batch("b2", "ended", 0)), of2: result("theirs"), second: page(false, "b1", batch("b1", "ended", 0)), of1: result(ours + "-")}, job.Happened, false},
 		"one runs":                {map[string]reply{first: page(false, "b2", batch("b1", "ended", 0)+","+batch("b2", "in_progress", 0)), of1: result("theirs")}, job.StillRunning, false},
 		"one is being cancelled":  {map[string]reply{first: page(false, "b2", batch("b1", "archived", 0)+","+batch("b2", "canceling", 0)+","+batch("b3", "archived", 0))}, job.StillRunning, false},
+		"clocks differ":           {map[string]reply{first: page(false, "b2", batch("b1", "ended", -5*time.Minute)+","+batch("b2", "in_progress", -6*time.Minute)), of1: result("theirs")}, job.StillRunning, false},
 		"one runs, of later":      {map[string]reply{first: page(false, "b2", batch("b1", "in_progress", late)+","+batch("b2", "ended", 0)), of2: result("theirs")}, job.Absent, false},
 		"one runs, of before":     {map[string]reply{first: page(true, "b2", batch("b1", "ended", 0)+","+batch("b2", "in_progress", early)), of1: result("theirs")}, job.Absent, false},
 		"none":                    {map[string]reply{first: page(false, "", "")}, job.Absent, false},

@@ -107,6 +107,7 @@ func TestBatchList(t *testing.T) {
 	}{
 		"ours":                   {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "ours", -time.Minute))}, job.Happened, false},
 		"ours, on another page":  {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", 0)), second: page(false, batch("b3", "ours", 0))}, job.Happened, false},
+		"clocks differ":          {map[string]reply{first: page(true, batch("b1", "theirs", -5*time.Minute)+","+batch("b2", "ours", -6*time.Minute))}, job.Happened, false},
 		"none since":             {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", -time.Hour))}, job.Absent, false},
 		"none at all":            {map[string]reply{first: page(false, "")}, job.Absent, false},
 		"none on the last page":  {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: page(false, batch("b3", "theirs", 0))}, job.Absent, false},
