@@ -65,6 +65,7 @@ func (w *world) collecting(ctx context.Context, j *job.Run, in note) (reading, e
 // The answer to the request that creates a batch is lost. The list has it after a while, and the job waits for it
 // without a slot. A batch that was never created is created then, after the settle window.
 func TestLostBatch(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		fault    modelserver.Fault
 		found    string

@@ -58,6 +58,7 @@ func inEvents(w *world, ctx context.Context, a *job.Attempt, in note) (reading, 
 // The worker stops waiting for a response in background mode, whose id it knows, and the job is unknown. The
 // reconciler finds that it runs, then that it is there, and the job is done with it; it is paid once.
 func TestLostInBackground(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 600*time.Millisecond, inBackground)
 	c := w.client(nil)
 	w.call.Reconcile = openaifind.Reconcile(&c, openaifind.Response, read)
@@ -78,6 +79,7 @@ func TestLostInBackground(t *testing.T) {
 
 // A worker dies while it follows a response. Another finds the attempt with its id, and the answer by that.
 func TestKilledInBackground(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2*time.Second, inBackground)
 	c := w.client(nil)
 	w.call.Reconcile = openaifind.Reconcile(&c, openaifind.Response, read)
@@ -102,6 +104,7 @@ func TestKilledInBackground(t *testing.T) {
 
 // So it is with a stream that is cut, of which the first event named the response.
 func TestLostStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2*time.Second, inEvents)
 	c := w.client(nil)
 	w.call.Reconcile = openaifind.Reconcile(&c, openaifind.Response, read)
@@ -117,6 +120,7 @@ func TestLostStream(t *testing.T) {
 // A response that failed or was cancelled is over without an answer. That is believed after the settle window, and the
 // call is sent again.
 func TestFailedInBackground(t *testing.T) {
+	t.Parallel()
 	for _, ends := range []string{"failed", "cancelled"} {
 		t.Run(ends, func(t *testing.T) {
 			w := newWorld(t, 2*time.Second, inBackground)
@@ -146,6 +150,7 @@ func TestFailedInBackground(t *testing.T) {
 // An answer that is found and does not read was paid for: it is kept, the job fails by what its route makes of it, and
 // no policy pays again.
 func TestFoundAndNotRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 400*time.Millisecond, inBackground)
 	c := w.client(nil)
 	w.call.Reconcile = openaifind.Reconcile(&c, openaifind.Response, read)
@@ -166,6 +171,7 @@ func TestFoundAndNotRead(t *testing.T) {
 
 // The answer to the create request itself is lost: there is no id, nobody can tell, and it is held.
 func TestLostCreate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2*time.Second, inBackground)
 	c := w.client(nil)
 	w.call.Reconcile = openaifind.Reconcile(&c, openaifind.Response, read)
@@ -180,6 +186,7 @@ func TestLostCreate(t *testing.T) {
 
 // A chat completion that was lost is found in the store, when it is listed.
 func TestLostCompletion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2*time.Second, func(w *world, ctx context.Context, a *job.Attempt, in note) (reading, error) {
 		c := w.client(a)
 		r, err := c.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Model: a.Model(), Store: openai.Bool(true), Metadata: openaifind.Metadata(a),

@@ -84,7 +84,7 @@ type resolveCommand struct {
 
 type settleCommand struct {
 	Key     string `arg:"" help:"Key of the job, as jobs list prints it."`
-	Attempt int    `required:"" help:"Number of the attempt, as jobs show prints it." placeholder:"N"`
+	Attempt string `required:"" help:"Number of the attempt, as jobs show prints it, or its client request id, which is in the answer's metadata." placeholder:"N"`
 	Body    string `required:"" help:"FILE holds the provider's own JSON object of the answer (- is stdin)." placeholder:"FILE"`
 	Reason  string `help:"Where it is from; kept in the job's history." placeholder:"TEXT"`
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/job"
@@ -14,21 +15,20 @@ import (
 
 // Run records the answer to an attempt that a program outside got hold of.
 func (s settleCommand) Run(c *call) error {
-	if s.Attempt < 1 {
-		return usagef("PO502 --attempt %d: write the number of an attempt", s.Attempt)
-	}
 	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
 		j, err := find(ctx, store, s.Key)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(j.Attempts, func(a ledger.AttemptRow) bool { return a.N == s.Attempt })
-		if i < 0 {
-			return exitError{exitFindings, fmt.Errorf("PO501 job %s has no attempt %d", s.Key, s.Attempt)}
+		i := slices.IndexFunc(j.Attempts, func(a ledger.AttemptRow) bool {
+			return s.Attempt == strconv.Itoa(a.N) || s.Attempt == a.ClientRequestID
+		})
+		if i < 0 || s.Attempt == "" {
+			return exitError{exitFindings, fmt.Errorf("PO501 job %s has no attempt %q", s.Key, s.Attempt)}
 		}
 		at := j.Attempts[i]
 		if at.State == ledger.Received {
-			return fmt.Errorf("PO503 attempt %d of job %s is received; it has its answer", s.Attempt, s.Key)
+			return fmt.Errorf("PO503 attempt %d of job %s is received; it has its answer", at.N, s.Key)
 		}
 		e, err := s.evidence(c, cfg, at)
 		if err != nil {
@@ -36,10 +36,10 @@ func (s settleCommand) Run(c *call) error {
 		}
 		settled, err := store.Settle(ctx, ledger.AttemptID{Tenant: j.Key.Tenant, Job: j.ID, ID: at.ID}, e)
 		if errors.Is(err, ledger.ErrState) {
-			return fmt.Errorf("PO503 attempt %d of job %s was settled by somebody else meanwhile: %w", s.Attempt, s.Key, err)
+			return fmt.Errorf("PO503 attempt %d of job %s was settled by somebody else meanwhile: %w", at.N, s.Key, err)
 		}
 		if err != nil {
-			return fmt.Errorf("settling attempt %d of job %s: %w", s.Attempt, s.Key, err)
+			return fmt.Errorf("settling attempt %d of job %s: %w", at.N, s.Key, err)
 		}
 		s.tell(c, at, settled)
 		return nil
@@ -57,7 +57,7 @@ func (s settleCommand) evidence(c *call, cfg *config.Config, at ledger.AttemptRo
 		err = belongs(body, found, at)
 	}
 	if err != nil {
-		return ledger.Evidence{}, usagef("PO507 --body %s is no answer to attempt %d, and an answer cannot be taken back: %w", s.Body, s.Attempt, err)
+		return ledger.Evidence{}, usagef("PO507 --body %s is no answer to attempt %d, and an answer cannot be taken back: %w", s.Body, at.N, err)
 	}
 	e := ledger.Evidence{State: ledger.Received, Class: "by_person", By: ledger.ByPerson, Who: c.person(), Reason: s.Reason,
 		Response: found.Response, ObjectID: found.ObjectID, Usage: found.Usage}

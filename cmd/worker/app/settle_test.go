@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -33,13 +34,18 @@ func TestSettle(t *testing.T) {
 	} {
 		w.refused(exitUsage, body, settle("1"), "PO507", want)
 	}
-	w.refused(exitUsage, message, settle("0"), "PO502")
-	w.refused(exitFindings, message, settle("2"), "PO501", "no attempt 2")
+	for _, n := range []string{"0", "2", "", "01", "theirs"} {
+		w.refused(exitFindings, message, settle(n), "PO501", fmt.Sprintf("no attempt %q", n))
+	}
 	w.refused(exitUsage, message, []string{"jobs", "settle", ticketKey, "--attempt", "1", "--body", "nowhere.json"}, "PO507", "nowhere.json")
 	if s := w.state(ticketKey); s != "unknown" {
 		t.Fatalf("refused answers made the job %s", s)
 	}
-	out := w.must(message, settle("1", "--reason", "from the gateway's log")...)
+	var before jobDocument
+	if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &before); err != nil {
+		t.Fatal(err)
+	}
+	out := w.must(message, settle(before.Attempts[0].ClientRequestID, "--reason", "from the gateway's log")...)
 	for _, want := range []string{"Attempt 1 (call summarise, anthropic/claude-haiku-4-5", "is received now", "does not send the call again"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("settle does not say %q:\n%s", want, out)
