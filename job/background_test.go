@@ -90,6 +90,7 @@ func TestBackground(t *testing.T) {
 func TestBackgroundLeft(t *testing.T) {
 	ms := model(t, modelserver.Options{})
 	paid, drained := context.WithCancel(t.Context())
+	defer drained()
 	for class, change := range map[string]func(*RunConfig){
 		"timeout":   func(*RunConfig) {},
 		"cancelled": func(c *RunConfig) { c.Paid = paid },
