@@ -66,7 +66,7 @@ func find(ctx context.Context, client *anthropic.Client, o job.Open) (*anthropic
 	if o.SentAt.IsZero() {
 		return nil, job.CannotTell, nil
 	}
-	finding, more := job.Absent, false
+	finding, more, last := job.Absent, false, time.Time{} // when the last one was created
 	page, err := client.Messages.Batches.List(ctx, anthropic.MessageBatchListParams{Limit: anthropic.Int(1000)})
 	for ; err == nil && page != nil; page, err = page.GetNextPage() {
 		if !page.JSON.Data.Valid() {
@@ -74,13 +74,11 @@ func find(ctx context.Context, client *anthropic.Client, o job.Open) (*anthropic
 		}
 		more = page.HasMore
 		for _, b := range page.Data {
-			switch {
-			case b.CreatedAt.Before(o.SentAt.Add(-skew)): // the newest come first
-				return nil, finding, nil
-			case b.CreatedAt.After(o.SentAt.Add(latest)):
-				continue
+			if !last.IsZero() && b.CreatedAt.After(last.Add(skew)) {
+				return nil, job.CannotTell, fmt.Errorf("PO345 asked for a list of batches, newest first, and was given %s behind older ones", b.ID)
 			}
-			one, err := look(ctx, client, &b, o.ClientRequestID)
+			last = b.CreatedAt
+			one, err := look(ctx, client, &b, o)
 			switch {
 			case err != nil:
 				return nil, job.CannotTell, fmt.Errorf("reading what batch %s holds: %w", b.ID, err)
@@ -89,6 +87,9 @@ func find(ctx context.Context, client *anthropic.Client, o job.Open) (*anthropic
 			case one == job.StillRunning || finding == job.Absent:
 				finding = one
 			}
+		}
+		if !last.IsZero() && last.Before(o.SentAt.Add(-skew)) {
+			return nil, finding, nil
 		}
 	}
 	if err == nil && more {
@@ -101,8 +102,10 @@ func find(ctx context.Context, client *anthropic.Client, o job.Open) (*anthropic
 }
 
 // look says whether a batch is that of the attempt.
-func look(ctx context.Context, client *anthropic.Client, b *anthropic.MessageBatch, attempt string) (job.Finding, error) {
+func look(ctx context.Context, client *anthropic.Client, b *anthropic.MessageBatch, o job.Open) (job.Finding, error) {
 	switch {
+	case b.CreatedAt.After(o.SentAt.Add(latest)) || b.CreatedAt.Before(o.SentAt.Add(-skew)):
+		return job.Absent, nil
 	case b.ProcessingStatus != anthropic.MessageBatchProcessingStatusEnded:
 		return job.StillRunning, nil
 	case !b.ArchivedAt.IsZero():
@@ -113,7 +116,7 @@ func look(ctx context.Context, client *anthropic.Client, b *anthropic.MessageBat
 	if !results.Next() { // no batch is without any
 		return job.CannotTell, results.Err()
 	}
-	if strings.HasPrefix(results.Current().CustomID, prefix(attempt)) { // all of a batch have the same
+	if strings.HasPrefix(results.Current().CustomID, prefix(o.ClientRequestID)) { // all of a batch have the same
 		return job.Happened, nil
 	}
 	return job.Absent, nil

@@ -114,7 +114,7 @@ func Batch(ctx context.Context, client *openai.Client, o job.Open) (*openai.Batc
 	if o.SentAt.IsZero() {
 		return nil, job.CannotTell, nil
 	}
-	more := false
+	more, last := false, time.Time{} // when the last one was created
 	page, err := client.Batches.List(ctx, openai.BatchListParams{Limit: openai.Int(100)})
 	for ; err == nil && page != nil; page, err = page.GetNextPage() {
 		if !page.JSON.Data.Valid() {
@@ -126,9 +126,14 @@ func Batch(ctx context.Context, client *openai.Client, o job.Open) (*openai.Batc
 				o.Answered([]byte(b.RawJSON()))
 				return &b, job.Happened, nil
 			}
-			if time.Unix(b.CreatedAt, 0).Before(o.SentAt.Add(-skew)) { // the newest come first
-				return nil, job.Absent, nil
+			created := time.Unix(b.CreatedAt, 0)
+			if !last.IsZero() && created.After(last.Add(skew)) {
+				return nil, job.CannotTell, fmt.Errorf("PO344 asked for a list of batches, newest first, and was given %s behind older ones", b.ID)
 			}
+			last = created
+		}
+		if !last.IsZero() && last.Before(o.SentAt.Add(-skew)) {
+			return nil, job.Absent, nil
 		}
 	}
 	if err == nil && more {
