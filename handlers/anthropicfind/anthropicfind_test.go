@@ -69,6 +69,7 @@ func TestBatch(t *testing.T) {
 		"one is being cancelled":  {map[string]reply{first: page(false, "b2", batch("b1", "archived", 0)+","+batch("b2", "canceling", 0)+","+batch("b3", "archived", 0))}, job.StillRunning, false},
 		"clocks differ":           {map[string]reply{first: page(false, "b2", batch("b1", "ended", -5*time.Minute)+","+batch("b2", "in_progress", -6*time.Minute)), of1: result("theirs")}, job.StillRunning, false},
 		"oldest first":            {map[string]reply{first: page(true, "b2", batch("b1", "ended", early)+","+batch("b2", "ended", 0))}, job.CannotTell, true},
+		"clocks differ, by pages": {map[string]reply{first: page(true, "b2", batch("b2", "ended", -5*time.Minute)), of2: result("theirs"), second: page(false, "b1", batch("b1", "in_progress", -6*time.Minute))}, job.StillRunning, false},
 		"one runs, of later":      {map[string]reply{first: page(false, "b2", batch("b1", "in_progress", late)+","+batch("b2", "ended", 0)), of2: result("theirs")}, job.Absent, false},
 		"one runs, of before":     {map[string]reply{first: page(true, "b2", batch("b1", "ended", 0)+","+batch("b2", "in_progress", early)), of1: result("theirs")}, job.Absent, false},
 		"none":                    {map[string]reply{first: page(false, "", "")}, job.Absent, false},
@@ -78,7 +79,7 @@ func TestBatch(t *testing.T) {
 		"one cannot be read":      {map[string]reply{first: page(false, "b1", batch("b1", "ended", 0)), of1: {500, `{}`}}, job.CannotTell, true},
 		"the list breaks off":     {map[string]reply{first: page(true, "b2", batch("b2", "ended", 0)), of2: result("theirs"), second: {500, `{}`}}, job.CannotTell, true},
 		"the list has a hole":     {map[string]reply{first: page(true, "", batch("b2", "ended", 0)), of2: result("theirs")}, job.CannotTell, true},
-		"a hole to begin with":   {map[string]reply{first: page(true, "", "")}, job.CannotTell, true},
+		"a hole to begin with":    {map[string]reply{first: page(true, "", "")}, job.CannotTell, true},
 		"something else":          {map[string]reply{first: {200, `{}`}}, job.CannotTell, true},
 		"no key":                  {map[string]reply{first: {401, `{}`}}, job.CannotTell, true},
 	} {

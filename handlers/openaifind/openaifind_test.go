@@ -105,19 +105,20 @@ func TestBatchList(t *testing.T) {
 		want    job.Finding
 		fails   bool
 	}{
-		"ours":                   {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "ours", -time.Minute))}, job.Happened, false},
-		"ours, on another page":  {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", 0)), second: page(false, batch("b3", "ours", 0))}, job.Happened, false},
-		"clocks differ":          {map[string]reply{first: page(true, batch("b1", "theirs", -5*time.Minute)+","+batch("b2", "ours", -6*time.Minute))}, job.Happened, false},
-		"oldest first":           {map[string]reply{first: page(true, batch("b1", "theirs", -time.Hour)+","+batch("b2", "theirs", 0))}, job.CannotTell, true},
-		"none since":             {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", -time.Hour))}, job.Absent, false},
-		"none at all":            {map[string]reply{first: page(false, "")}, job.Absent, false},
-		"none on the last page":  {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: page(false, batch("b3", "theirs", 0))}, job.Absent, false},
-		"the list breaks off":    {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: {500, `{}`}}, job.CannotTell, true},
-		"the list has a hole":    {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: page(true, "")}, job.CannotTell, true},
-		"a hole to begin with":   {map[string]reply{first: page(true, "")}, job.CannotTell, true},
-		"something else":         {map[string]reply{first: {200, `{}`}}, job.CannotTell, true},
-		"something else, inside": {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: {200, `{"data":null}`}}, job.CannotTell, true},
-		"no batches here":        {map[string]reply{first: {404, `{}`}}, job.CannotTell, true},
+		"ours":                    {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "ours", -time.Minute))}, job.Happened, false},
+		"ours, on another page":   {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", 0)), second: page(false, batch("b3", "ours", 0))}, job.Happened, false},
+		"clocks differ":           {map[string]reply{first: page(true, batch("b1", "theirs", -5*time.Minute)+","+batch("b2", "ours", -6*time.Minute))}, job.Happened, false},
+		"oldest first":            {map[string]reply{first: page(true, batch("b1", "theirs", -time.Hour)+","+batch("b2", "theirs", 0))}, job.CannotTell, true},
+		"clocks differ, by pages": {map[string]reply{first: page(true, batch("b2", "theirs", -5*time.Minute)), second: page(false, batch("b3", "ours", -6*time.Minute))}, job.Happened, false},
+		"none since":              {map[string]reply{first: page(true, batch("b1", "theirs", time.Hour)+","+batch("b2", "theirs", -time.Hour))}, job.Absent, false},
+		"none at all":             {map[string]reply{first: page(false, "")}, job.Absent, false},
+		"none on the last page":   {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: page(false, batch("b3", "theirs", 0))}, job.Absent, false},
+		"the list breaks off":     {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: {500, `{}`}}, job.CannotTell, true},
+		"the list has a hole":     {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: page(true, "")}, job.CannotTell, true},
+		"a hole to begin with":    {map[string]reply{first: page(true, "")}, job.CannotTell, true},
+		"something else":          {map[string]reply{first: {200, `{}`}}, job.CannotTell, true},
+		"something else, inside":  {map[string]reply{first: page(true, batch("b2", "theirs", 0)), second: {200, `{"data":null}`}}, job.CannotTell, true},
+		"no batches here":         {map[string]reply{first: {404, `{}`}}, job.CannotTell, true},
 	} {
 		got, finding, err := openaifind.Batch(t.Context(), serve(t, c.replies), job.Open{ClientRequestID: "ours", SentAt: sent})
 		if finding != c.want || (err != nil) != c.fails || (got != nil) != (finding == job.Happened) {

@@ -83,6 +83,7 @@ func TestSettleLate(t *testing.T) {
 	w.must("", "jobs", "cancel", ticketKey, "--reason", "not needed")
 	settle := []string{"jobs", "settle", ticketKey, "--attempt", "1", "--body", "-"}
 	w.refused(exitUsage, strings.Replace(message, "msg_1", "msg_2", 1), settle, "PO507", `"msg_2"`, `"msg_1"`)
+	w.refused(exitFindings, message, []string{"jobs", "settle", ticketKey, "--attempt", "", "--body", "-"}, "PO501") // it has no client request id
 	out := w.must(strings.Replace(message, "claude-haiku-4-5", "a model without a price", 1), settle...)
 	if !strings.Contains(out, "What it cost is not known: PO067") || !strings.Contains(out, "The job is cancelled") {
 		t.Errorf("settle says\n%s", out)
