@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,51 @@ func TestFoundAnswerIsBooked(t *testing.T) {
 		}
 		m.want(t, "ask found openai/m1 received 0.002 surplus false")
 	})
+}
+
+// What a failure that a reconciler found was billed is booked, where the provider says so. Of one that says nothing
+// nobody knows, which is not worth a word.
+func TestFoundFailureIsBooked(t *testing.T) {
+	table, err := prices.Read("t", strings.NewReader("provider,model,from,currency,input,output\nopenai,m1,1999-01-01,USD,1,10\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object, cost := range map[string]ledger.Nano{`{"id":"resp_1","usage":{"input_tokens":1000,"output_tokens":100}}`: 2_000_000, `{"id":"resp_1"}`: 0} {
+		bubble(t, memory.Options{}, func(r *rig) {
+			r.prov.script = firstIsLost
+			r.call.Routes[0].Provider = "openai"
+			r.call.Reconcile = func(_ context.Context, o job.Open) (string, job.Finding, error) {
+				o.Answered([]byte(object))
+				return "", job.Failed, nil
+			}
+			var m told
+			var log strings.Builder
+			finding := ""
+			r.send("1")
+			a := r.start("a", m.listen, func(c *consumer.Config) {
+				c.Prices, c.Log = table, slog.New(slog.NewTextHandler(&log, nil))
+				c.Trace.Reconciled = func(_, _, f string) { finding = f }
+			})
+			time.Sleep(time.Hour)
+			r.end(a)
+			if finding != "failed" || strings.Contains(log.String(), "cost not known") {
+				t.Errorf("the last look had the finding %s, and the log says\n%s", finding, log.String())
+			}
+			r.want("1", want{state: ledger.Done, runs: 1, bill: 2, attempts: []ledger.AttemptState{ledger.FailedAttempt, ledger.Received}})
+			e := r.job("1").Attempts[0].Evidence
+			if e.ObjectID != "resp_1" || e.Class != "reconciled" || e.Reason == "" {
+				t.Errorf("the attempt has %+v", e)
+			}
+			if cost == 0 {
+				m.want(t)
+			} else {
+				m.want(t, fmt.Sprintf("ask found openai/m1 failed %d surplus false", cost))
+			}
+			if (e.Cost == nil) != (cost == 0) || e.Cost != nil && *e.Cost != cost {
+				t.Errorf("%s: the cost on record is %v", object, e.Cost)
+			}
+		})
+	}
 }
 
 // reading counts how often a job is read.

@@ -97,6 +97,11 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 // when it wants the next look.
 func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome, err error) (ledger.State, *later) {
 	lease, _ := c.owned(w)
+	level := slog.LevelWarn
+	if o.Error.Class == string(job.Waiting) {
+		level = slog.LevelInfo
+		c.carry(ctx, paid, w)
+	}
 	var rel ledger.Released
 	rerr := c.persist(ctx, paid, func(ctx context.Context) (err error) {
 		rel, err = c.store.Release(ctx, *lease, o)
@@ -112,7 +117,7 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		c.nack(ctx, w, c.cfg.Retry.First, false)
 		return ledger.Running, nil
 	}
-	w.log.WarnContext(ctx, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", w.handler.ShownText(err.Error()), "retry_in", rel.RetryIn)
+	w.log.Log(ctx, level, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", w.handler.ShownText(err.Error()), "retry_in", rel.RetryIn)
 	switch {
 	case rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger:
 		c.ack(ctx, w)
@@ -126,6 +131,16 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		return rel.State, &later{in: rel.RetryIn}
 	}
 	return rel.State, nil
+}
+
+// carry makes the ledger the carrier of a job that waits: a broker may not hold its message for as long, and
+// counts hand-outs. Where it cannot, the message is given back.
+func (c *Consumer) carry(ctx, paid context.Context, w *work) {
+	lease, _ := c.owned(w)
+	err := c.persist(ctx, paid, func(ctx context.Context) error { return c.store.Carry(ctx, *lease) })
+	if err != nil {
+		w.log.InfoContext(ctx, "the broker carries the job on while it waits", "error", err)
+	}
 }
 
 // persist repeats a write until the ledger answers: an outage must not cost an
@@ -186,6 +201,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.Fail, o.Error.Class = true, "mismatch"
 	case panicked:
 		o.Panicked, o.Error.Class, o.RetryIn = true, "panic", c.backoff(run)
+	case class == job.Waiting:
+		o.GiveBack, o.Error.Class, o.RetryIn = true, string(class), max(in, c.backoff(1))
 	case class == job.Permanent:
 		o.Fail, o.Error.Class = true, string(class)
 	case errors.Is(cause, errRunOver):

@@ -111,7 +111,7 @@ func (c *Consumer) ask(ctx context.Context, h *job.Handler, a ledger.Adopted) (p
 			finding = c.find(ctx, h, call, a, at)
 		}
 		c.trace.reconciled(a.Action, at.Provider, finding)
-		if finding == job.Happened.String() || finding == job.Absent.String() {
+		if finding == job.Happened.String() || finding == job.Absent.String() || finding == job.Failed.String() {
 			continue
 		}
 		found = append(found, fmt.Sprintf("attempt %d %s", at.N, finding))
@@ -134,7 +134,7 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 	defer cancel()
 	found, err := lookup(lctx, call, job.Open{
 		Key: a.Lease.Key, Input: a.Input, Attempt: at.ID, ClientRequestID: at.ClientRequestID, ProviderRequestID: at.Evidence.ProviderRequestID,
-		ObjectID: at.Evidence.ObjectID, Route: at.Route, Model: at.Model, SentAt: at.SentAt})
+		ObjectID: at.Evidence.ObjectID, Route: at.Route, Provider: at.Provider, Model: at.Model, SentAt: at.SentAt})
 	if err != nil {
 		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", h.ShownText(err.Error()))
 		return "error"
@@ -142,11 +142,11 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 	e := ledger.Evidence{By: ledger.ByReconciler, Who: c.cfg.Name, AskedAt: a.Now, SettleWindow: c.cfg.SettleWindow, Class: "reconciled"}
 	switch found.Finding {
 	case job.Happened:
-		e.State, e.Response, e.ObjectID, e.Usage = ledger.Received, found.Response, found.ObjectID, found.Usage
-		found.Call.Provider, found.Call.Model, found.Call.At = at.Provider, at.Model, at.SentAt
-		if e.Cost = c.price(found.Call); e.Cost != nil {
-			e.CostSource = job.Computed
-		}
+		e.State, e.Response = ledger.Received, found.Response
+		c.booked(&e, found, at)
+	case job.Failed:
+		e.State, e.Reason = ledger.FailedAttempt, "the provider says that it ended without an answer"
+		c.booked(&e, found, at)
 	case job.Absent:
 		e.State, e.Reason = ledger.NotSent, "the provider does not know it"
 	default:
@@ -156,7 +156,7 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 	defer cancel()
 	settled, err := c.store.Settle(sctx, ledger.AttemptID{Tenant: a.Lease.Key.Tenant, Job: a.Lease.Job, ID: at.ID}, e)
 	switch {
-	case err == nil && e.State == ledger.Received && !settled.Known:
+	case err == nil && (e.State == ledger.Received || e.Cost != nil) && !settled.Known:
 		c.trace.found(a.Action, job.Seen{Call: at.Call.Name, Route: at.Route, Provider: at.Provider, Model: at.Model, State: e.State, Class: e.Class,
 			Usage: e.Usage, Cost: e.Cost, Surplus: settled.Surplus})
 		return found.Finding.String()
@@ -169,6 +169,18 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 	return "error"
 }
 
+// booked puts into the evidence what was found of the usage and the cost.
+func (c *Consumer) booked(e *ledger.Evidence, found job.Found, at ledger.AttemptRow) {
+	e.ObjectID, e.Usage = found.ObjectID, found.Usage
+	if found.Call.NoUsage && found.Finding == job.Failed {
+		return // nobody knows whether a failure was billed
+	}
+	found.Call.Provider, found.Call.Model, found.Call.At = at.Provider, at.Model, at.SentAt
+	if e.Cost = c.price(found.Call); e.Cost != nil {
+		e.CostSource = job.Computed
+	}
+}
+
 // lookup runs the user's Reconcile; a panic of it is an error.
 func lookup(ctx context.Context, call job.CallInfo, o job.Open) (f job.Found, err error) {
 	defer func() {
@@ -176,7 +188,7 @@ func lookup(ctx context.Context, call job.CallInfo, o job.Open) (f job.Found, er
 			f, err = job.Found{}, &job.PanicError{Value: v}
 		}
 	}()
-	if f, err = call.Reconcile(ctx, o); f.Finding < job.CannotTell || f.Finding > job.Absent {
+	if f, err = call.Reconcile(ctx, o); f.Finding < job.CannotTell || f.Finding > job.Failed {
 		return job.Found{}, fmt.Errorf("PO343 there is no finding %d", f.Finding)
 	}
 	return f, err

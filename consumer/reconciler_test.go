@@ -47,6 +47,10 @@ func TestReconciler(t *testing.T) {
 			find:  func(time.Duration) (string, job.Finding, error) { return "", job.Absent, nil },
 			after: map[time.Duration]want{9 * time.Minute: {state: ledger.Unknown, open: 1, bill: 1, attempts: list(sent), errClass: "held"}},
 			want:  want{state: ledger.Done, runs: 1, bill: 2, attempts: list(notSent, received)}},
+		{name: "a failure counts after the settle window", policy: job.Hold(),
+			find:  func(time.Duration) (string, job.Finding, error) { return "", job.Failed, nil },
+			after: map[time.Duration]want{9 * time.Minute: {state: ledger.Unknown, open: 1, bill: 1, attempts: list(sent), errClass: "held"}},
+			want:  want{state: ledger.Done, runs: 1, bill: 2, attempts: list(ledger.FailedAttempt, received)}},
 		{name: "still running, then it happened", policy: job.Hold(),
 			find: func(asked time.Duration) (string, job.Finding, error) {
 				if asked < 5*time.Minute {
@@ -71,7 +75,7 @@ func TestReconciler(t *testing.T) {
 				began := time.Now()
 				if c.find != nil {
 					r.call.Reconcile = func(_ context.Context, o job.Open) (string, job.Finding, error) {
-						if o.Key != key("1") || len(o.Input) == 0 || o.ClientRequestID == "" {
+						if o.Key != key("1") || len(o.Input) == 0 || o.ClientRequestID == "" || o.Provider != "fake" {
 							t.Errorf("asked about %+v", o)
 						}
 						return c.find(time.Since(began))

@@ -29,7 +29,8 @@ type Trace struct {
 	Avoided func(job, cause string, cost *ledger.Nano)
 	// Called: an attempt ended, or a saved answer was played back.
 	Called func(job string, s job.Seen)
-	// Found: a reconciler found the answer of an attempt that had ended without one.
+	// Found: a reconciler found the answer of an attempt that had ended without one, or what one that failed
+	// had cost.
 	Found func(job string, s job.Seen)
 	// Wasted: a job was done without this answer, which had been paid for. An answer that came after
 	// that is told by Called or Found alone, as surplus.

@@ -225,16 +225,18 @@ func (a *Attempt) price(e *ledger.Evidence, b *bill) {
 	}
 }
 
-// note adds evidence to an attempt that stays open. It gives up with ctx: what it
-// says is repeated when the outcome is recorded.
-func (a *Attempt) note(ctx context.Context, e ledger.Evidence) {
+// note adds evidence to an attempt that stays open, and reports whether it is on record. It gives up with
+// ctx: what it says is repeated when the outcome is recorded.
+func (a *Attempt) note(ctx context.Context, e ledger.Evidence) bool {
 	e.By, e.Who = ledger.BySender, a.run.cfg.Who
 	id := ledger.AttemptID{Tenant: a.run.cfg.Lease.Key.Tenant, Job: a.run.cfg.Lease.Job, ID: a.spec.ID}
-	ctx, cancel := context.WithTimeout(ctx, a.run.cfg.SettleTimeout)
+	nctx, cancel := context.WithTimeout(ctx, a.run.cfg.SettleTimeout)
 	defer cancel()
-	if _, err := a.run.cfg.Ledger.Settle(ctx, id, e); err != nil && ctx.Err() == nil {
+	_, err := a.run.cfg.Ledger.Settle(nctx, id, e)
+	if err != nil && ctx.Err() == nil {
 		a.run.cfg.Log.WarnContext(ctx, "answer's id not recorded yet", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String(), "error", err)
 	}
+	return err == nil || errors.Is(err, ledger.ErrState) // known already, and at least as well
 }
 
 // manualOutcome classifies what user code returned after Sent.

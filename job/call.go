@@ -204,7 +204,7 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 			if o == nil || o.evidence.State == ledger.Received || o.again == aborted || o.again == relook {
 				return v, o, err
 			}
-			if o.evidence.State == ledger.Sent && !q.replayed(ctx) {
+			if o.evidence.State == ledger.Sent && (q.askable(o) || !q.replayed(ctx)) {
 				return nil, o, fmt.Errorf("%w: route %s: %w", q.run.stick(ErrHeld), rt.Name, o.err)
 			}
 			errs = append(errs, fmt.Errorf("route %s: %w", rt.Name, o.err))
@@ -215,6 +215,12 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 		ends = append(ends, o)
 	}
 	return nil, o, exhausted(q.Name, ends, errs)
+}
+
+// askable reports whether the provider can be asked about an unknown attempt by the name of its answer. No policy
+// pays again before it was.
+func (q *question[In, Out]) askable(o *outcome) bool {
+	return q.Reconcile != nil && o.evidence.ObjectID != ""
 }
 
 // replayed reports whether the policy let this run go on past an unknown attempt

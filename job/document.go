@@ -71,11 +71,20 @@ func (d document) tally() *tally {
 	return d.Metadata
 }
 
-// bill is what the document says that its cost depends on.
+// bill is what the document says that its cost depends on. A batch's counts are those of its requests so far, at
+// prices of their own, and no cost of its creation.
 func (d document) bill() bill {
+	if d.Object == "batch" {
+		return bill{}
+	}
 	b := bill{model: clean(string(cmp.Or(d.Model, d.Version)), maxID), tier: cmp.Or(d.Tier, d.AWSTier.Type)}
 	b.tally.add(d.tally())
 	return b
+}
+
+// broken reports whether the provider says with it that there is no answer.
+func (d document) broken() bool {
+	return !absent(d.Error) && d.Output == nil && d.Choices == nil || d.Status == "failed" || d.Object == "response" && d.Status == "cancelled"
 }
 
 // absent reports whether a field is missing or null.

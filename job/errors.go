@@ -41,12 +41,13 @@ const (
 	Permanent Class = "permanent" // the job fails; only a person opens it again
 	Retryable Class = "retry"     // another run may go well
 	Unknown   Class = "unknown"   // something may have happened that is not recorded
+	Waiting   Class = "waiting"   // what the job needs is under way elsewhere; another run will see
 )
 
-// Error is an error with a class. Make one with Fail, Retry, RetryIn or Unsure.
+// Error is an error with a class. Make one with Fail, Retry, RetryIn, Unsure or Later.
 type Error struct {
 	Class Class
-	In    time.Duration // Retryable: wait at least this long; 0: by the backoff
+	In    time.Duration // Retryable, Waiting: wait at least this long; 0: by the backoff
 	Err   error
 }
 
@@ -70,6 +71,12 @@ func RetryIn(d time.Duration, err error) error { return classed(Retryable, d, er
 // Unsure says that what was sent under Attempt.Sent may have happened. It is also
 // what an error without a class means there.
 func Unsure(err error) error { return classed(Unknown, 0, err) }
+
+// Later puts the job aside until d is over, because what it needs takes its time elsewhere: a batch, a person. It is no
+// failure: the run does not count, holds no slot meanwhile, and the ledger brings the job back, so its message
+// is acknowledged. The next run starts anew, with the answers that were paid for. Nothing bounds how often a handler may
+// say so; how long it waits in all is the handler's to decide. It waits no less than the consumer's first backoff.
+func Later(d time.Duration, why error) error { return classed(Waiting, d, why) }
 
 // Failf is Fail with a formatted text.
 func Failf(format string, a ...any) error { return Fail(fmt.Errorf(format, a...)) }

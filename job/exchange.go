@@ -114,7 +114,7 @@ func (x *exchange) run() {
 	case media == "text/event-stream":
 		x.stream(resp)
 	default:
-		x.whole(resp, media)
+		x.whole(resp)
 	}
 }
 
@@ -197,69 +197,6 @@ func (x *exchange) refused(resp *http.Response) {
 	}
 	x.record(o)
 	x.deliver(x.response(resp, io.NopCloser(bytes.NewReader(body)), int64(len(body))))
-}
-
-// whole ends a request whose answer comes in one piece.
-func (x *exchange) whole(resp *http.Response, media string) {
-	body, err := readAnswer(resp)
-	d, isObject := readDocument(body)
-	x.objectID = d.objectID()
-	x.bill = d.bill()
-	var o outcome
-	switch {
-	case errors.Is(err, ErrTooLarge) && media != "text/html":
-		o = x.received(resp, body)
-	case errors.Is(err, ErrTooLarge):
-		o = x.unknown("unparsable", fmt.Errorf("a page of more than %d bytes is no answer of the provider's", maxAnswer))
-	case err != nil && timedOut(err):
-		o = x.unknown("timeout", err)
-	case err != nil:
-		o = x.unknown("cut_body", err)
-	case !isObject && !x.plausible(media, resp, body):
-		o = x.unknown("unparsable", fmt.Errorf("a whole body of %d bytes (%s) is no answer of the provider's", len(body), cmp.Or(media, "no content type")))
-	case isObject && (!absent(d.Error) && d.Output == nil && d.Choices == nil || d.Status == "failed"):
-		o = x.faulted(d)
-	default:
-		o = x.received(resp, body)
-	}
-	recorded := x.record(o)
-	switch {
-	case recorded && o.evidence.State == ledger.Received && o.err != nil:
-		x.fail("too_large", o.err)
-		return
-	case !recorded || err != nil:
-		x.fail("unknown", x.lost(err))
-		return
-	}
-	x.deliver(x.response(resp, io.NopCloser(bytes.NewReader(body)), int64(len(body))))
-}
-
-// plausible reports whether a body that is no JSON object can be an answer, and a whole
-// one: its length or coding must show that nothing is missing, a page is none, what
-// calls itself JSON must be some, and a known provider names the request.
-func (x *exchange) plausible(media string, resp *http.Response, body []byte) bool {
-	framed := resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.Uncompressed
-	isJSON := media == "application/json" || strings.HasSuffix(media, "+json")
-	switch {
-	case media == "text/html":
-		return false
-	case isJSON && resp.Header.Get("Content-Encoding") == "":
-		return x.flavour == generic && json.Valid(body)
-	}
-	return framed && (x.flavour == generic || media != "" && x.requestID != "")
-}
-
-// readAnswer reads a whole body, up to its limit.
-func readAnswer(resp *http.Response) ([]byte, error) {
-	var b bytes.Buffer
-	if resp.ContentLength > 0 {
-		b.Grow(int(min(resp.ContentLength, maxAnswer)) + bytes.MinRead)
-	}
-	n, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && n > maxAnswer {
-		err = ErrTooLarge
-	}
-	return b.Bytes(), err
 }
 
 // received is the outcome with an answer.

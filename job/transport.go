@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,8 +75,7 @@ func (g *guard) begin(req *http.Request) (*exchange, *http.Response) {
 		return nil, synthetic(req, "refused", err)
 	}
 	if g.a.replay != nil {
-		closeBody(req)
-		resp, err := decodeResponse(g.a.replay, req)
+		resp, err := replayed(g.a.replay, req)
 		if err != nil {
 			return nil, synthetic(req, "damaged", err)
 		}
@@ -90,6 +90,20 @@ func (g *guard) begin(req *http.Request) (*exchange, *http.Response) {
 		return nil, synthetic(req, "not_sent", err)
 	}
 	return x, nil
+}
+
+// replayed is a saved answer for the client that asked for it.
+func replayed(saved *ledger.Response, req *http.Request) (*http.Response, error) {
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	if saved.Codec != codecObject { // its own request asked for it, whatever it looks like
+		closeBody(req)
+	} else if body, err := readRequest(req); err == nil && json.Unmarshal(body, &asked) == nil && asked.Stream {
+		// A client that reads events would see none, and a clean end.
+		return nil, errors.New("PO363 the saved answer was found at the provider in one piece, and the route reads a stream")
+	}
+	return decodeResponse(saved, req)
 }
 
 // take hands out the attempt's one request.

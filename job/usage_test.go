@@ -71,6 +71,7 @@ func TestBill(t *testing.T) {
 		"null":                        {`{"model":null,"service_tier":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}`, m{Usage: prices.Usage{In: 1, Out: 1}}},
 		"input alone":                 {`{"usage":{"prompt_tokens":10}}`, m{NoUsage: true, Usage: prices.Usage{In: 10}}},
 		"none":                        {`{"model":"m"}`, m{Answered: "m", NoUsage: true}},
+		"a batch":                     {`{"object":"batch","model":"m","usage":{"input_tokens":0,"output_tokens":0}}`, m{NoUsage: true}},
 		"contradiction":               {`{"usage":{"input_tokens":1,"cache_creation_input_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":2},"output_tokens":1}}`, m{Usage: prices.Usage{In: 2, CacheWrite: -1, CacheWrite1h: 2, Out: 1}}},
 	} {
 		d, ok := readDocument([]byte(c.body))

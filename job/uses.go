@@ -41,6 +41,7 @@ type Open struct {
 	ProviderRequestID string // "" if none was seen
 	ObjectID          string // the provider's name for the answer, "" if none was seen
 	Route             string
+	Provider          string
 	Model             string
 	SentAt            time.Time // on the ledger's clock
 
@@ -48,14 +49,16 @@ type Open struct {
 }
 
 // Answered gives the provider's own object of the answer, as its JSON came: of it are taken the usage, and
-// with it the cost, and the object's id. Without it both stay unknown.
+// with it the cost, and the object's id. Without it both stay unknown. It is also what is kept where
+// Reconcile returns Happened with an error: the answer is there and paid for, and does not read, which the
+// call's route is to find out of the same object.
 func (o Open) Answered(object []byte) {
 	d, ok := readDocument(object)
 	if !ok || o.found == nil {
 		return
 	}
 	b := d.bill()
-	o.found.Call, o.found.Usage, o.found.ObjectID = b.call(), b.tally.usage(), d.objectID()
+	o.found.Call, o.found.Usage, o.found.ObjectID, o.found.object = b.call(), b.tally.usage(), d.objectID(), object
 }
 
 // Found is what a look for evidence found, ready for Settle.
@@ -65,6 +68,8 @@ type Found struct {
 	ObjectID string           // "": not told
 	Usage    ledger.Usage
 	Call     prices.Call // for its price; provider, model and time are still to be filled in
+
+	object []byte // the provider's own, nil: not given
 }
 
 // Finding is what a look for evidence found.
@@ -73,14 +78,15 @@ type Finding int
 // The findings.
 const (
 	CannotTell   Finding = iota // nothing; the policy decides in the end
-	StillRunning                // the provider works on it; look again
+	StillRunning                // the provider works on it, or on what may be it; look again
 	Happened                    // here is the answer
 	Absent                      // it never happened. Believed only after the settle window
+	Failed                      // it ended without an answer, and may be billed. Believed as Absent is
 )
 
 // String is the finding's label.
 func (f Finding) String() string {
-	return [...]string{"cannot_tell", "still_running", "happened", "absent"}[f]
+	return [...]string{"cannot_tell", "still_running", "happened", "absent", "failed"}[f]
 }
 
 func (c Call[In, Out]) info() CallInfo {
@@ -106,19 +112,30 @@ func (c Call[In, Out]) info() CallInfo {
 		seen[r.Name] = true
 	}
 	if c.Reconcile != nil {
-		i.Reconcile = func(ctx context.Context, o Open) (Found, error) {
-			o.found = &Found{Call: prices.Call{NoUsage: true}}
-			out, f, err := c.Reconcile(ctx, o)
-			if err != nil || f != Happened {
-				return Found{Finding: f}, err
-			}
-			body, err := json.Marshal(out)
-			r, _ := keepable(&ledger.Response{Codec: codecJSON, Body: body}) // who asks for it is told of it
-			o.found.Finding, o.found.Response = f, r
-			return *o.found, err
-		}
+		i.Reconcile = c.find
 	}
 	return i
+}
+
+// find runs Reconcile and makes of its finding what can be settled.
+func (c Call[In, Out]) find(ctx context.Context, o Open) (Found, error) {
+	o.found = &Found{Call: prices.Call{NoUsage: true}}
+	out, f, err := c.Reconcile(ctx, o)
+	o.found.Finding = f
+	switch {
+	case f == Happened && err != nil && o.found.object != nil:
+		r, _ := keepable(&ledger.Response{Codec: codecObject, Body: o.found.object}) // who asks for it is told of it
+		o.found.Response = r
+		return *o.found, nil
+	case err != nil || f != Happened && f != Failed:
+		return Found{Finding: f}, err
+	case f == Happened:
+		body, err := json.Marshal(out)
+		r, _ := keepable(&ledger.Response{Codec: codecJSON, Body: body})
+		o.found.Response = r
+		return *o.found, err
+	}
+	return *o.found, nil
 }
 
 func (i CallInfo) check() error {

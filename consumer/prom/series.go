@@ -36,7 +36,7 @@ var (
 	results    = []string{"ok", "lost", "limit", "error"}
 	ops        = []string{"claim", "look", "send", "settle", "complete", "release", "renew"}
 	callEnds   = []string{"received", "rejected", "failed", "not_sent", "unknown", "saved"}
-	findings   = []string{"cannot_tell", "still_running", "happened", "absent", "no_reconcile", "error", "too_early", "replay", "fail", "hold"}
+	findings   = []string{"cannot_tell", "still_running", "happened", "absent", "failed", "no_reconcile", "error", "too_early", "replay", "fail", "hold"}
 	slotStates = []string{"busy", "free"}
 )
 

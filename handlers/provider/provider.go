@@ -19,6 +19,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/shared"
 
+	"github.com/paidonce/paidonce/handlers/openaifind"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -135,40 +136,18 @@ func (a Account) anthropic(c *http.Client) *anthropic.Client {
 	return &client
 }
 
-// The metadata of a chat completion: they lead from OpenAI's store back to us.
-const (
-	jobKey  = "job_key"
-	attempt = "attempt"
-)
-
 // Metadata names the job and the attempt, so that a lost answer can be found. It goes
 // with Store: OpenAI keeps completions that were asked for so.
-func Metadata(a *job.Attempt) shared.Metadata {
-	return shared.Metadata{jobKey: a.Key().Text, attempt: a.ID()}
-}
+func Metadata(a *job.Attempt) shared.Metadata { return openaifind.Metadata(a) }
 
 // Stored looks for the completion of an attempt whose answer was lost, in OpenAI's
-// store. Not finding it proves nothing (projects without retention keep none,
-// and listing may lag), so its findings are Happened and CannotTell, never Absent.
-// Anthropic keeps nothing that could be asked for.
+// store. Anthropic keeps nothing that could be asked for.
 func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion, job.Finding, error) {
 	isOpenAI := func(r Route) bool { return r.Name == o.Route && r.Provider == OpenAI }
 	if !slices.ContainsFunc(s.Routes, isOpenAI) {
 		return nil, job.CannotTell, nil
 	}
-	client := s.OpenAI.openai(http.DefaultClient)
-	page, err := client.Chat.Completions.List(ctx, openai.ChatCompletionListParams{
-		Metadata: shared.Metadata{attempt: o.ClientRequestID}})
-	if err != nil {
-		return nil, job.CannotTell, err
-	}
-	for _, c := range page.Data {
-		if c.Metadata[attempt] == o.ClientRequestID {
-			o.Answered([]byte(c.RawJSON()))
-			return &c, job.Happened, nil
-		}
-	}
-	return nil, job.CannotTell, nil
+	return openaifind.Completion(ctx, s.OpenAI.openai(http.DefaultClient), o)
 }
 
 // OpenAIText is the text of a completion. A refusal and an answer that was cut short

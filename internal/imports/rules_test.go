@@ -74,6 +74,11 @@ var rules = map[string]row{
 	"handlers/...": {own: []string{"job", "ledger", "ledger/postgres", "ledger/sqlite", "handlers/..."}, modules: []string{openai, anthropic, pgx},
 		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
 
+	"handlers/openaifind": {own: []string{"job"}, modules: []string{openai},
+		why: "whoever reconciles with one provider links its SDK alone"},
+	"handlers/anthropicfind": {own: []string{"job"}, modules: []string{anthropic},
+		why: "whoever reconciles with one provider links its SDK alone"},
+
 	"cmd/worker": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
 		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
 	"cmd/worker/audit": {own: []string{"ledger"},

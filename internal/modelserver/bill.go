@@ -27,6 +27,7 @@ type Line struct {
 	Stream      bool      `json:"stream,omitempty"`
 	RequestID   string    `json:"request_id"`       // as in the answer's header
 	ObjectID    string    `json:"object_id"`        // chatcmpl-…, resp_…, msg_…
+	Batch       string    `json:"batch,omitempty"`  // that it is part of
 	Tier        string    `json:"tier"`             // that served it, in the provider's word
 	In          int64     `json:"in"`               // input tokens, those of the caches included
 	Cached      int64     `json:"cached,omitempty"` // of these: read from a cache
@@ -67,6 +68,8 @@ func price(model, tier string, u usage) int64 {
 		tenths = p.Flex
 	case "priority":
 		tenths = p.Priority
+	case "batch":
+		tenths = 5
 	}
 	sum := (u.in-u.cached-u.written-u.written1h)*p.In + u.cached*p.Cached + u.written*p.Written + u.written1h*p.Written1h + u.out*p.Out
 	return (sum*tenths + 5) / 10

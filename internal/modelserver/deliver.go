@@ -23,8 +23,7 @@ func (g *generation) answer() answer {
 		if g.queued() {
 			body = g.response("queued")
 		}
-		b := encode(body)
-		return answer{chunks: [][]byte{b[:len(b)/2], b[len(b)/2:]}, terminal: 1}
+		return halves(body)
 	}
 	a := answer{stream: true}
 	switch g.Route {
@@ -41,6 +40,12 @@ func (g *generation) answer() answer {
 		a.broken = event("error", anthropicError(refusals[Overloaded529], g.requestID))
 	}
 	return a
+}
+
+// halves is an answer in one piece.
+func halves(body object) answer {
+	b := encode(body)
+	return answer{chunks: [][]byte{b[:len(b)/2], b[len(b)/2:]}, terminal: 1}
 }
 
 func (g *generation) body() object {

@@ -1,5 +1,7 @@
 // Package modelserver is a stand-in for model providers, on a real socket: OpenAI
-// chat completions and responses, Anthropic messages, streamed and not. It answers
+// chat completions and responses, Anthropic messages, streamed and not, and the batches of both. What OpenAI
+// keeps can be asked for: responses by their id, in background mode while they run too, and chat completions and
+// batches by their metadata. It answers
 // as the official SDKs expect it, fails as it is told, and keeps a bill.
 //
 // The bill is the point. A paid request is one that the provider began to answer,

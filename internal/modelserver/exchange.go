@@ -32,7 +32,7 @@ func (x exchange) serve(f Fault) error {
 		if err != nil {
 			return err
 		}
-		finish = s.stored.begin(g)
+		finish = s.stored.begin(g, f)
 		d.answer, d.settled = g.answer(), func(done bool) error { return s.bill.delivery(n, done) }
 	}
 	gate := released

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,6 +70,12 @@ type Fault struct {
 	// RetryAfter is the header of refusals, in whole seconds. 0: one second for
 	// RateLimit, else no header.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	// Ends is the status in which a response in background mode ends: failed, incomplete or
+	// cancelled. "": completed.
+	Ends string `json:"ends,omitempty"`
+	// Lag is how many look-ups of what is stored do not find it yet, although it is there.
+	// Negative: none ever does.
+	Lag int `json:"lag,omitempty"`
 	// Header is added to the answer's.
 	Header map[string]string `json:"header,omitempty"`
 }
@@ -257,6 +264,9 @@ func (f Fault) billed() bool {
 
 // check guards against a misspelt fault, which would be no fault.
 func (f Fault) check() error {
+	if !slices.Contains([]string{"", "failed", "incomplete", "cancelled"}, f.Ends) {
+		return fmt.Errorf("no response ends as %q", f.Ends)
+	}
 	switch f.Kind {
 	case Answer, Cut, CleanEnd, StreamError:
 		if !f.billed() {

@@ -59,7 +59,7 @@ func (g *generation) chatEvents() (events [][]byte, terminal int) {
 	return append(events, []byte("data: [DONE]\n\n")), terminal
 }
 
-// response is the responses API's object: queued, in_progress, completed or failed.
+// response is the responses API's object: queued, in_progress, completed, incomplete, failed or cancelled.
 func (g *generation) response(status string) object {
 	r := object{
 		"id": g.id, "object": "response", "created_at": g.created.Unix(), "status": status, "model": g.Model,
@@ -70,6 +70,9 @@ func (g *generation) response(status string) object {
 	switch status {
 	case "completed":
 		r["output"] = []object{g.outputMessage("completed", []object{g.outputText(g.text)})}
+	case "incomplete":
+		r["output"] = []object{g.outputMessage("incomplete", []object{g.outputText(g.pieces()[0])})}
+		r["incomplete_details"] = object{"reason": "max_output_tokens"}
 	case "failed":
 		r["error"] = object{"code": "server_error", "message": "The model had an error."}
 	default:

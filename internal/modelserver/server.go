@@ -34,6 +34,7 @@ type Server struct {
 	script  script
 	bill    *bill
 	stored  stored
+	batches batches
 	holds   holds
 	failure error // first error of the bill; guarded by mu
 	mu      sync.Mutex
@@ -60,9 +61,10 @@ func Start(opt Options) (*Server, error) {
 	}
 	s := &Server{
 		opt: opt, url: "http://" + l.Addr().String(), bill: b,
-		script: script{byKey: map[string]*queue{}, requests: map[string]int{}, storm: opt.Storm},
-		holds:  holds{waiting: map[string][]chan struct{}{}},
-		served: make(chan error, 1), done: make(chan struct{}),
+		script:  script{byKey: map[string]*queue{}, requests: map[string]int{}, storm: opt.Storm},
+		batches: batches{files: map[string][]byte{}},
+		holds:   holds{waiting: map[string][]chan struct{}{}},
+		served:  make(chan error, 1), done: make(chan struct{}),
 	}
 	s.http.Handler = s.Handler()
 	go func() { s.served <- s.http.Serve(l) }()
@@ -82,6 +84,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+Responses+"/{id}", s.getStored(Responses))
 	mux.HandleFunc("GET "+ChatCompletions+"/{id}", s.getStored(ChatCompletions))
 	mux.HandleFunc("GET "+ChatCompletions, s.listStored)
+	s.batchRoutes(mux)
 	mux.HandleFunc("GET /bill", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Bill()) })
 	mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.RequestsByKey()) })
 	mux.HandleFunc("POST /script", s.postScript)

@@ -1,6 +1,7 @@
 package modelserver
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,15 +17,25 @@ type stored struct {
 type entry struct {
 	*generation
 	body object
+	lag  int // look-ups that do not find it; negative: all
+}
+
+// seen reports whether this look-up finds it. The caller holds mu.
+func (e *entry) seen() bool {
+	if e.lag > 0 {
+		e.lag--
+		return false
+	}
+	return e.lag == 0
 }
 
 // begin stores what may be stored of g and returns what to do when the model has
 // finished. Only a background response is found before that.
-func (s *stored) begin(g *generation) (finish func()) {
+func (s *stored) begin(g *generation, f Fault) (finish func()) {
 	if !g.Store || g.Route == Messages {
 		return func() {}
 	}
-	e := &entry{generation: g}
+	e := &entry{generation: g, lag: f.Lag}
 	put := func(body object) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -35,6 +46,7 @@ func (s *stored) begin(g *generation) (finish func()) {
 	}
 	if g.Background {
 		put(g.response("in_progress"))
+		return func() { put(g.response(cmp.Or(f.Ends, "completed"))) }
 	}
 	return func() { put(g.body()) }
 }
@@ -45,7 +57,7 @@ func (s *stored) find(route string, ok func(*generation) bool) []object {
 	defer s.mu.Unlock()
 	found := []object{}
 	for _, e := range s.entries {
-		if e.Route == route && ok(e.generation) {
+		if e.Route == route && ok(e.generation) && e.seen() {
 			found = append(found, e.body)
 		}
 	}
@@ -57,8 +69,7 @@ func (s *Server) getStored(route string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		found := s.stored.find(route, func(g *generation) bool { return g.id == r.PathValue("id") })
 		if len(found) == 0 {
-			writeJSON(w, http.StatusNotFound, openaiError(refusal{
-				openai: "invalid_request_error", message: "There is nothing with this id."}))
+			notFound(w, OpenAI)
 			return
 		}
 		writeJSON(w, http.StatusOK, found[0])

@@ -73,6 +73,38 @@ func TestBackgroundResponse(t *testing.T) {
 	}
 }
 
+// A background response may end without an answer, or with a part of one, and is not found at first.
+func TestBackgroundEnds(t *testing.T) {
+	ms := start(t, modelserver.Options{})
+	c := openAI(ms.URL(), noRetries())
+	p := responseParams()
+	p.Background = openai.Bool(true)
+	for _, ends := range []responses.ResponseStatus{"failed", "incomplete", "cancelled"} {
+		ms.ScriptAny(modelserver.Fault{Ends: string(ends), Lag: 1})
+		r, err := c.Responses.New(t.Context(), p)
+		if err != nil || r.Status != "queued" {
+			t.Fatalf("create: %v, %v", r, err)
+		}
+		if got, err := c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); err == nil {
+			t.Errorf("found at once: %+v", got)
+		}
+		r, err = c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
+		if err != nil || r.Status != ends || (r.OutputText() != "") != (ends == "incomplete") || (r.Usage.TotalTokens > 0) == (ends == "cancelled") || (r.Error.Code != "") != (ends == "failed") {
+			t.Errorf("%s: %+v, %v", ends, r, err)
+		}
+	}
+	ms.ScriptAny(modelserver.Fault{Lag: -1})
+	r, err := c.Responses.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if got, err := c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); err == nil {
+			t.Errorf("found: %+v", got)
+		}
+	}
+}
+
 // Stored chat completions are listed by metadata, which is how a lost one is found.
 func TestListStoredCompletions(t *testing.T) {
 	ms := start(t, modelserver.Options{})

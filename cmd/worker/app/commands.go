@@ -21,6 +21,7 @@ type commands struct {
 		List    listCommand    `cmd:"" help:"List jobs, newest first."`
 		Show    showCommand    `cmd:"" help:"Show one job: state, runs, attempts, result, history."`
 		Resolve resolveCommand `cmd:"" help:"Decide about an unknown job: it happened and this is the answer, it never happened, or give up."`
+		Settle  settleCommand  `cmd:"" help:"Give an attempt the answer that its provider made, as its JSON came; for programs that have it from a webhook, a log or a console."`
 		Cancel  cancelCommand  `cmd:"" help:"Cancel a job; a running one ends at its next call."`
 		Rerun   rerunCommand   `cmd:"" help:"Run an ended job again on purpose: a new generation makes and pays all calls anew; the earlier result is kept. The same token twice does it once."`
 		Retry   retryCommand   `cmd:"" help:"Put failed jobs back: answers that were paid for are used, not paid again. --dry-run says first what would be made again."`
@@ -105,6 +106,13 @@ type resolveCommand struct {
 	Fail   bool   `xor:"verdict" required:"" help:"Give the job up."`
 	Reason string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
 	Call   string `help:"With --result, which call it answers; needed when several are open." placeholder:"NAME"`
+}
+
+type settleCommand struct {
+	Key     string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Attempt string `required:"" help:"Number of the attempt, as jobs show prints it, or its client request id, which is in the answer's metadata." placeholder:"N"`
+	Body    string `required:"" help:"FILE holds the provider's own JSON object of the answer (- is stdin)." placeholder:"FILE"`
+	Reason  string `help:"Where it is from; kept in the job's history." placeholder:"TEXT"`
 }
 
 type cancelCommand struct {
