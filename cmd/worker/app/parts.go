@@ -21,6 +21,7 @@ import (
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/consumer/prom"
 	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/moderate"
 	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/job"
@@ -34,7 +35,9 @@ import (
 // bundledRoutes are the jobs of this program with the routes that they bring along.
 func bundledRoutes() map[string][]config.Route {
 	all := map[string][]config.Route{}
-	for name, routes := range map[string][]provider.Route{summarize.Name: summarize.Routes, invoice.Name: invoice.Routes} {
+	for name, routes := range map[string][]provider.Route{
+		summarize.Name: summarize.Routes, invoice.Name: invoice.Routes, moderate.Name: moderate.Routes,
+	} {
 		for _, r := range routes {
 			all[name] = append(all[name], config.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: config.Duration(r.Timeout)})
 		}
@@ -56,6 +59,7 @@ func registry(cfg *config.Config) *job.Registry {
 	}
 	job.Register(&reg, summarize.New(settings(cfg, summarize.Name)))
 	job.Register(&reg, invoice.New(settings(cfg, invoice.Name), save))
+	job.Register(&reg, moderate.New(settings(cfg, moderate.Name)))
 	return &reg
 }
 
