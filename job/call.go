@@ -47,6 +47,9 @@ type Route[In, Out any] struct {
 	// Reserve is an upper bound of one attempt's cost, held against the job's
 	// budget until the real cost is known. 0: nothing is held.
 	Reserve ledger.Nano
+	// Free says that what is done under Attempt.Sent costs nothing: its cost is on record as 0. Else
+	// nobody knows it. It changes nothing for requests by Attempt.HTTP, which are priced by their answers.
+	Free bool
 	// Do makes the request through a, with a.HTTP() as the SDK's HTTP client, and turns
 	// the answer into Out. It also runs on saved answers, so it must not depend on
 	// anything but the answer.
@@ -272,7 +275,7 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
-	return &Attempt{run: q.run, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
+	return &Attempt{run: q.run, free: rt.Free, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
 		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
 }
 
