@@ -10,7 +10,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go/v2"
@@ -166,36 +165,4 @@ func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion
 		}
 	}
 	return nil, job.CannotTell, nil
-}
-
-// OpenAIText is the text of a completion. A refusal and an answer that was cut short
-// are permanent failures: asked again, the saved answer would be the same.
-func OpenAIText(c *openai.ChatCompletion) (string, error) {
-	if len(c.Choices) == 0 {
-		return "", job.Failf("PO350 the answer %s has no choices", c.ID)
-	}
-	m := c.Choices[0]
-	switch {
-	case m.Message.Refusal != "":
-		return "", job.Failf("PO351 the model refused: %s", m.Message.Refusal)
-	case m.FinishReason != "stop":
-		return "", job.Failf("PO350 the answer %s is not complete: finish_reason %s", c.ID, m.FinishReason)
-	}
-	return m.Message.Content, nil
-}
-
-// AnthropicText is the text of a message, as OpenAIText.
-func AnthropicText(m *anthropic.Message) (string, error) {
-	switch m.StopReason {
-	case anthropic.StopReasonRefusal:
-		return "", job.Failf("PO351 the model refused")
-	case anthropic.StopReasonEndTurn:
-	default:
-		return "", job.Failf("PO350 the answer %s is not complete: stop_reason %s", m.ID, m.StopReason)
-	}
-	var text strings.Builder
-	for _, block := range m.Content {
-		text.WriteString(block.Text)
-	}
-	return text.String(), nil
 }
