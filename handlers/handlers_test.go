@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/agent"
 	"github.com/paidonce/paidonce/handlers/invoice"
 	"github.com/paidonce/paidonce/handlers/moderate"
 	"github.com/paidonce/paidonce/handlers/provider"
@@ -35,10 +36,17 @@ type bench struct {
 	worker ledger.WorkerID
 }
 
-// newBench registers the handlers of one call with one route each, to the named provider.
+// newBench registers the handlers with one route each, to the named provider.
 func newBench(t *testing.T, via string, generate func(modelserver.Request) string) *bench {
 	t.Helper()
-	ms, err := modelserver.Start(modelserver.Options{Generate: generate, KeyOf: func(modelserver.Request) string { return "the job" }})
+	return benchOf(t, modelserver.Options{Generate: generate}, agent.Options{}, via)
+}
+
+// benchOf registers the handlers with a route to each of the named providers.
+func benchOf(t *testing.T, o modelserver.Options, tools agent.Options, via ...string) *bench {
+	t.Helper()
+	o.KeyOf = func(modelserver.Request) string { return "the job" }
+	ms, err := modelserver.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +57,17 @@ func newBench(t *testing.T, via string, generate func(modelserver.Request) strin
 	})
 	b := &bench{t: t, models: ms, ledger: memory.New()}
 	s := provider.Settings{
-		Routes:    []provider.Route{{Name: "only", Provider: via, Model: "a-model", Timeout: 5 * time.Second}},
 		Retry:     job.Backoff{Max: 1, First: time.Millisecond},
 		OpenAI:    provider.Account{BaseURL: ms.URL() + "/v1/", APIKey: "k"},
 		Anthropic: provider.Account{BaseURL: ms.URL(), APIKey: "k"},
 	}
+	for i, p := range via {
+		s.Routes = append(s.Routes, provider.Route{Name: []string{"only", "second"}[i], Provider: p, Model: "a-model", Timeout: 5 * time.Second})
+	}
 	job.Register(&b.reg, summarize.New(s))
 	job.Register(&b.reg, invoice.New(s, nil))
 	job.Register(&b.reg, moderate.New(s))
+	job.Register(&b.reg, agent.New(s, tools))
 	if b.worker, err = b.ledger.Join(t.Context(), ledger.Worker{ID: "w", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +176,7 @@ func TestNothingToAsk(t *testing.T) {
 		summarize.Name: `{"tenant":"acme","ticket":"1","thread":""}`,
 		invoice.Name:   `{"tenant":"acme","document":"1","text":""}`,
 		moderate.Name:  `{"tenant":"acme","content":"1","text":""}`,
+		agent.Name:     `{"tenant":"acme","task":"1","goal":""}`,
 	} {
 		_, err := b.run(name, body)
 		if class, _ := job.ClassOf(err); class != job.Permanent {
