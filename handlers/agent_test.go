@@ -32,6 +32,7 @@ func script(turns ...[]modelserver.ToolCall) modelserver.Options {
 
 var (
 	product = modelserver.ToolCall{Name: "calculate", Arguments: `{"expression": "6 * 7"}`}
+	again   = modelserver.ToolCall{Name: "calculate", Arguments: `{ "expression":"6 * 7" }`} // the same in other words
 	search  = modelserver.ToolCall{Name: "search_goal", Arguments: `{"words": "list 42"}`}
 	double  = modelserver.ToolCall{Name: "calculate", Arguments: `{"expression": "42 * 2"}`}
 	missing = modelserver.ToolCall{Name: "browse", Arguments: `{"url": "https://h"}`}
@@ -56,7 +57,7 @@ func want(turns, tools int) []string {
 // not used again. All of it is on record, the turns at their prices and the tools at nothing.
 func TestAgent(t *testing.T) {
 	for _, via := range provider.Names() {
-		b := benchOf(t, script([]modelserver.ToolCall{product, search, product}, []modelserver.ToolCall{double, missing, garbled, product}), agent.Options{}, via)
+		b := benchOf(t, script([]modelserver.ToolCall{product, search, again}, []modelserver.ToolCall{double, missing, garbled, product}), agent.Options{}, via)
 		out, err := b.run(agent.Name, task)
 		if err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 			}
 		case Anthropic:
 			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
-				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP()), a, in)
+				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP(), r.Timeout), a, in)
 			}
 		}
 	}
@@ -119,8 +119,10 @@ func (a Account) openai(c *http.Client) *openai.Client {
 	return &client
 }
 
-func (a Account) anthropic(c *http.Client) *anthropic.Client {
-	opts := []claude.RequestOption{claude.WithHTTPClient(c)}
+// anthropic is told the route's timeout, since the SDK has one of its own (10 minutes), and refuses answers that may be
+// too long for it.
+func (a Account) anthropic(c *http.Client, timeout time.Duration) *anthropic.Client {
+	opts := []claude.RequestOption{claude.WithHTTPClient(c), claude.WithRequestTimeout(timeout)}
 	if a.BaseURL != "" {
 		opts = append(opts, claude.WithBaseURL(a.BaseURL))
 	}
