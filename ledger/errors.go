@@ -47,6 +47,9 @@ var (
 	ErrTooLarge error = tooLarge{}
 	// ErrDamaged: a stored body is not as it was written. Nothing of it is returned.
 	ErrDamaged = errors.New("PO216 stored body is damaged")
+	// ErrKey: a stored body is sealed with a key that this program does not have, or has another secret for.
+	// Others may read it.
+	ErrKey = errors.New("PO217 body is sealed with another key")
 )
 
 type tooLarge struct{}
