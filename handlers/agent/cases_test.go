@@ -103,16 +103,16 @@ func TestDeathInAFreeTool(t *testing.T) {
 		r.send()
 		a := r.start("a", nil)
 		time.Sleep(5 * time.Second) // turn, tools, turn; slow takes five seconds from here
-		if r.used[`slow{"n":1}`] != 1 || r.used[`slow{"n":2}`] != 0 {
-			t.Fatalf("used so far: %v", r.used)
+		if used := r.uses(); used[`slow{"n":1}`] != 1 || used[`slow{"n":2}`] != 0 {
+			t.Fatalf("used so far: %v", used)
 		}
 		a.kill()
 		b := r.start("b", nil)
 		time.Sleep(2 * time.Minute) // a lease, and no settle window
 		r.end(b)
 		r.want(ledger.Done, whole, 4)
-		if want := map[string]int{`slow{"n":1}`: 2, `fast{"n":1}`: 1, `slow{"n":2}`: 1, `fast{"n":2}`: 1}; !maps.Equal(r.used, want) {
-			t.Errorf("used %v, want %v", r.used, want)
+		if want := map[string]int{`slow{"n":1}`: 2, `fast{"n":1}`: 1, `slow{"n":2}`: 1, `fast{"n":2}`: 1}; !maps.Equal(r.uses(), want) {
+			t.Errorf("used %v, want %v", r.uses(), want)
 		}
 	})
 }
@@ -151,8 +151,8 @@ func TestToolThatFails(t *testing.T) {
 				if c.class != "" && (j.Error == nil || j.Error.Class != c.class) {
 					t.Errorf("the error is %v", j.Error)
 				}
-				if r.used[`fast{"n":1}`] != 1 {
-					t.Errorf("the tool beside it was used %d times", r.used[`fast{"n":1}`])
+				if n := r.uses()[`fast{"n":1}`]; n != 1 {
+					t.Errorf("the tool beside it was used %d times", n)
 				}
 			})
 		})

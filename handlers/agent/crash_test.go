@@ -101,14 +101,15 @@ func dieAt(r *rig, death func(*node, string) bool) (held, again int) {
 	if not := want["turn not_sent"] + want["tool not_sent"]; not > 2 || j.Runs > 3 {
 		r.Errorf("%d attempts ended as not sent, and %d runs", not, j.Runs)
 	}
-	for use, n := range r.used {
+	used := r.uses()
+	for use, n := range used {
 		if n > 2 {
 			r.Errorf("the tool was used %d times for %s", n, use)
 		}
 		again += n - 1
 	}
-	if len(r.used) != 4 || again > 2 {
-		r.Errorf("%d uses, %d of them made again: %v", len(r.used), again, r.used)
+	if len(used) != 4 || again > 2 {
+		r.Errorf("%d uses, %d of them made again: %v", len(used), again, used)
 	}
 	return held, again
 }

@@ -96,6 +96,13 @@ func (r *rig) counted(name string, took time.Duration) agent.Tool {
 	}}
 }
 
+// uses counts the runs of the tools' functions so far.
+func (r *rig) uses() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.used)
+}
+
 // node is one worker process.
 type node struct {
 	*consumer.Consumer
