@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 // sealedBy gives a worker encryption keys, each of one byte and named after it.
 func sealedBy(t *testing.T, ids ...byte) func(*consumer.Config) {
 	t.Helper()
-	text := ""
+	var text strings.Builder
 	for _, id := range ids {
-		text += fmt.Sprintf("k%d:%s\n", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, sealed.KeySize)))
+		fmt.Fprintf(&text, "k%d:%s\n", id, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{id}, sealed.KeySize)))
 	}
-	keys, err := sealed.ParseKeys(text)
+	keys, err := sealed.ParseKeys(text.String())
 	if err != nil {
 		t.Fatal(err)
 	}
