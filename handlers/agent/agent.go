@@ -71,7 +71,9 @@ type Step struct {
 	Results []string `json:"results"` // one for each use, in their order
 }
 
-// Reply is what the model makes of a turn: an answer, or tools to use first.
+// Reply is what the model makes of a turn: an answer, or tools to use first. A person who found the lost answer of a turn
+// writes it down so, for `worker jobs resolve KEY --result`: {"text": "…"}, or
+// {"tools": [{"name": "calculate", "arguments": "{\"expression\": \"6*7\"}"}]}.
 type Reply struct {
 	Text  string              `json:"text"`
 	Tools []provider.ToolCall `json:"tools"`

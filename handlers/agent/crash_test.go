@@ -39,8 +39,8 @@ func death(n int, after bool) func(*node, string) bool {
 	}
 }
 
-// The worker dies at every point at which something is on record or not yet, and the next one comes a day later. No input of a
-// turn is paid twice; the job is done without anybody's help, unless a turn's outcome is unknown: then it is
+// The worker dies at every point at which something is on record or not yet, and the next one comes a day later, so that a
+// clock that got into a turn's input would miss what is on record. No input of a turn is paid twice; the job is done without anybody's help, unless a turn's outcome is unknown: then it is
 // held until somebody says what the provider's log says, and done after that.
 func TestDeathAtEveryPoint(t *testing.T) {
 	points := 0
