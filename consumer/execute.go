@@ -125,7 +125,7 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
 	case o.Error.Class == resting:
 		return rel.State, &later{in: rel.RetryIn, unused: true}
-	case o.GiveBack: // for another worker: this one drains, or has lost its lease
+	case o.GiveBack: // for another worker: this one drains, has lost its lease, or lacks a key
 		c.nack(ctx, w, rel.RetryIn, true)
 	default:
 		return rel.State, &later{in: rel.RetryIn}
@@ -175,6 +175,10 @@ func final(err error) bool {
 	return false
 }
 
+// keyWait is how long a job rests that was given back for want of an encryption key. A worker that has the key may
+// be started at any time, and this one may be handed the job again.
+const keyWait = time.Minute
+
 // outcome decides what the end of a run means for its job. The ledger has the last
 // word: with calls open the job is unknown whatever is asked for here.
 func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outcome {
@@ -189,6 +193,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.GiveBack, o.Error.Class = true, "held"
 	case errors.Is(err, job.ErrResting):
 		o.GiveBack, o.Error.Class, o.RetryIn = true, resting, in
+	case errors.Is(err, ledger.ErrKey):
+		o.GiveBack, o.Error.Class, o.RetryIn = true, "encryption_key", keyWait
 	case errors.Is(err, job.ErrCancelled):
 		o.Error.Class = "cancelled"
 	case errors.Is(err, job.ErrLost):

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/agent"
 	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/moderate"
 	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
@@ -21,6 +23,7 @@ import (
 const (
 	ticket   = `{"tenant":"acme","ticket":"48213","revision":3,"thread":"The invoice was charged twice."}`
 	document = `{"tenant":"acme","document":"9821","revision":3,"text":"Invoice R-17 of 2026-03-01 by Initech: 119.00 EUR"}`
+	content  = `{"tenant":"acme","content":"7714","revision":2,"text":"You are all wonderful."}`
 	answer   = `{"number":"R-17","currency":"EUR","total_cents":11900,"supplier":"Initech","date":"2026-03-01"}`
 )
 
@@ -33,10 +36,17 @@ type bench struct {
 	worker ledger.WorkerID
 }
 
-// newBench registers both handlers with one route each, to the named provider.
+// newBench registers the handlers with one route each, to the named provider.
 func newBench(t *testing.T, via string, generate func(modelserver.Request) string) *bench {
 	t.Helper()
-	ms, err := modelserver.Start(modelserver.Options{Generate: generate, KeyOf: func(modelserver.Request) string { return "the job" }})
+	return benchOf(t, modelserver.Options{Generate: generate}, agent.Options{}, via)
+}
+
+// benchOf registers the handlers with a route to each of the named providers.
+func benchOf(t *testing.T, o modelserver.Options, tools agent.Options, via ...string) *bench {
+	t.Helper()
+	o.KeyOf = func(modelserver.Request) string { return "the job" }
+	ms, err := modelserver.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +57,17 @@ func newBench(t *testing.T, via string, generate func(modelserver.Request) strin
 	})
 	b := &bench{t: t, models: ms, ledger: memory.New()}
 	s := provider.Settings{
-		Routes:    []provider.Route{{Name: "only", Provider: via, Model: "a-model", Timeout: 5 * time.Second}},
 		Retry:     job.Backoff{Max: 1, First: time.Millisecond},
 		OpenAI:    provider.Account{BaseURL: ms.URL() + "/v1/", APIKey: "k"},
 		Anthropic: provider.Account{BaseURL: ms.URL(), APIKey: "k"},
 	}
+	for i, p := range via {
+		s.Routes = append(s.Routes, provider.Route{Name: []string{"only", "second"}[i], Provider: p, Model: "a-model", Timeout: 5 * time.Second})
+	}
 	job.Register(&b.reg, summarize.New(s))
 	job.Register(&b.reg, invoice.New(s, nil))
+	job.Register(&b.reg, moderate.New(s))
+	job.Register(&b.reg, agent.New(s, tools))
 	if b.worker, err = b.ledger.Join(t.Context(), ledger.Worker{ID: "w", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +120,13 @@ func TestAnswers(t *testing.T) {
 		for _, c := range []struct{ name, body, model, want, object string }{
 			{summarize.Name, ticket, "Charged twice.", `{"summary":"Charged twice."}`, ""},
 			{invoice.Name, document, answer, answer, ""},
+			{moderate.Name, content, `{"flagged":false,"categories":[]}`, `{"flagged":false,"categories":[]}`, ""},
+			{moderate.Name, content, `{"flagged":true,"categories":["spam"]}`, `{"flagged":true,"categories":["spam"]}`, ""},
 			{invoice.Name, document, `{"number":"","currency":"","total_cents":0,"supplier":"","date":""}`, `{"number":"","currency":"","total_cents":0,"supplier":"","date":""}`, ""},
 		} {
 			t.Run(via+" "+c.name, func(t *testing.T) {
 				b := newBench(t, via, func(r modelserver.Request) string {
-					if structured := r.Schema != nil; structured != (c.name == invoice.Name) {
+					if structured := r.Schema != nil; structured != (c.name != summarize.Name) {
 						t.Errorf("the request has the schema %s", r.Schema)
 					}
 					return c.model
@@ -135,13 +151,14 @@ func TestAnswers(t *testing.T) {
 // What a handler cannot use is a permanent failure, and is not asked for again.
 func TestUselessAnswers(t *testing.T) {
 	for _, via := range provider.Names() {
-		for _, c := range []struct{ model, want string }{
-			{"I would rather not", "PO355"},
-			{`{"number":"R-17","currency":"EUR","total_cents":"11900","supplier":"","date":""}`, "PO355"},
-			{`{"number":"R-17","currency":"EUR","total_cents":1,"supplier":"","date":"1.3.2026"}`, "PO355"},
+		for _, c := range []struct{ name, body, model, want string }{
+			{invoice.Name, document, "I would rather not", "PO355"},
+			{invoice.Name, document, `{"number":"R-17","currency":"EUR","total_cents":"11900","supplier":"","date":""}`, "PO355"},
+			{invoice.Name, document, `{"number":"R-17","currency":"EUR","total_cents":1,"supplier":"","date":"1.3.2026"}`, "PO355"},
+			{moderate.Name, content, `{"flagged":true,"categories":[]}`, "PO357"},
 		} {
 			b := newBench(t, via, func(modelserver.Request) string { return c.model })
-			_, err := b.run(invoice.Name, document)
+			_, err := b.run(c.name, c.body)
 			if class, _ := job.ClassOf(err); class != job.Permanent || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s %s: error %v (%s), want a permanent %s", via, c.model, err, class, c.want)
 			}
@@ -158,6 +175,8 @@ func TestNothingToAsk(t *testing.T) {
 	for name, body := range map[string]string{
 		summarize.Name: `{"tenant":"acme","ticket":"1","thread":""}`,
 		invoice.Name:   `{"tenant":"acme","document":"1","text":""}`,
+		moderate.Name:  `{"tenant":"acme","content":"1","text":""}`,
+		agent.Name:     `{"tenant":"acme","task":"1","goal":""}`,
 	} {
 		_, err := b.run(name, body)
 		if class, _ := job.ClassOf(err); class != job.Permanent {
@@ -193,6 +212,7 @@ func TestLostAnswer(t *testing.T) {
 	for _, via := range provider.Names() {
 		for _, c := range []struct{ name, body, model, call string }{
 			{summarize.Name, ticket, "Charged twice.", "summarise"}, {invoice.Name, document, answer, "extract"},
+			{moderate.Name, content, `{"flagged":true,"categories":["spam"]}`, "moderate"},
 		} {
 			t.Run(via+" "+c.name, func(t *testing.T) {
 				b := newBench(t, via, func(modelserver.Request) string { return c.model })

@@ -17,6 +17,7 @@ import (
 type Attempt struct {
 	run    *Run
 	spec   ledger.Attempt
+	free   bool             // what Sent marks costs nothing
 	replay *ledger.Response // a saved answer to play back; nothing is sent then
 	paid   context.Context  // how long the wire request may last, whoever waits for it
 
@@ -201,7 +202,7 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 	out, gated, manual := a.out, !a.gated.IsZero(), a.manual
 	a.mu.Unlock()
 	if out == nil && gated && manual {
-		a.capture(ctx, manualOutcome(value, err))
+		a.capture(ctx, a.manualOutcome(value, err))
 	} else if out == nil && gated {
 		a.finish(outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "no_answer_seen"}, err: err})
 	}
@@ -240,13 +241,17 @@ func (a *Attempt) note(ctx context.Context, e ledger.Evidence) bool {
 }
 
 // manualOutcome classifies what user code returned after Sent.
-func manualOutcome(value any, err error) outcome {
+func (a *Attempt) manualOutcome(value any, err error) outcome {
 	if err == nil {
 		body, jerr := json.Marshal(value)
 		if jerr != nil {
 			return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "answer_not_encodable"}, err: jerr}
 		}
-		return answered(ledger.Evidence{State: ledger.Received, Class: "done"}, &ledger.Response{Codec: codecJSON, Body: body})
+		e := ledger.Evidence{State: ledger.Received, Class: "done"}
+		if a.free {
+			e.Cost, e.CostSource = new(ledger.Nano(0)), Computed
+		}
+		return answered(e, &ledger.Response{Codec: codecJSON, Body: body})
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {

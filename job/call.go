@@ -53,6 +53,9 @@ type Route[In, Out any] struct {
 	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
 	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
+	// Free says that what is done under Attempt.Sent costs nothing: its cost is on record as 0. Else
+	// nobody knows it. It changes nothing for requests by Attempt.HTTP, which are priced by their answers.
+	Free bool
 	// Do makes the request through a, with a.HTTP() as the SDK's HTTP client, and turns
 	// the answer into Out. It also runs on saved answers, so it must not depend on
 	// anything but the answer.
@@ -288,7 +291,7 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
-	return &Attempt{run: q.run, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
+	return &Attempt{run: q.run, free: rt.Free, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
 		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
 }
 

@@ -185,3 +185,27 @@ func TestSeenCost(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeRoute: what costs nothing has that on record, and what was refused has no cost at all. Of
+// what goes out under Sent otherwise nobody knows.
+func TestFreeRoute(t *testing.T) {
+	for _, c := range []struct {
+		free bool
+		err  error
+		want string
+	}{
+		{true, nil, "0 computed"}, {false, nil, "unknown"}, {true, Retry(errBad), "unknown"},
+	} {
+		f := &fake{}
+		calls(t, priced(t, f), Call[string, string]{Name: "c", Routes: []Route[string, string]{{Name: "a", Timeout: time.Minute, Free: c.free,
+			Do: func(ctx context.Context, a *Attempt, in string) (string, error) {
+				if err := a.Sent(ctx); err != nil {
+					t.Error(err)
+				}
+				return in, c.err
+			}}}}, "in")
+		if e := f.one(t).evidence; cost(e) != c.want {
+			t.Errorf("free %t, error %v: cost %s, want %s", c.free, c.err, cost(e), c.want)
+		}
+	}
+}

@@ -132,7 +132,7 @@ func (r *Run) OnCommit(h ledger.Hook) {
 }
 
 // Sticky is the first error that forbids committing a result, whatever the
-// handler returned: ErrHeld, ErrLost, ErrBudget, ErrMismatch, ErrStopping, ErrCancelled.
+// handler returned: ErrHeld, ErrLost, ErrBudget, ErrMismatch, ErrStopping, ErrCancelled, and ledger.ErrKey.
 func (r *Run) Sticky() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,8 +212,11 @@ func (r *Run) paid(ctx context.Context, timeout time.Duration) (context.Context,
 // look reads what is known of a call.
 func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, error) {
 	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
-	if errors.Is(err, ledger.ErrDamaged) {
+	switch {
+	case errors.Is(err, ledger.ErrDamaged):
 		return l, Fail(err) // it is paid, and no later look finds it better
+	case errors.Is(err, ledger.ErrKey):
+		return l, r.stick(err) // it is paid, and a worker that has the key can read it
 	}
 	return l, r.refused(err)
 }

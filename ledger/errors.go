@@ -50,6 +50,9 @@ var (
 	ErrDoublePay = errors.New("PO219 calls that may have been paid would be made again")
 	// ErrDamaged: a stored body is not as it was written. Nothing of it is returned.
 	ErrDamaged = errors.New("PO216 stored body is damaged")
+	// ErrKey: a stored body is sealed with a key that this program does not have, or has another secret for.
+	// Others may read it.
+	ErrKey = errors.New("PO217 body is sealed with another key")
 )
 
 type tooLarge struct{}

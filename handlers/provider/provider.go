@@ -10,7 +10,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go/v2"
@@ -102,7 +101,7 @@ func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 			}
 		case Anthropic:
 			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
-				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP()), a, in)
+				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP(), r.Timeout), a, in)
 			}
 		}
 	}
@@ -124,8 +123,10 @@ func (a Account) openai(c *http.Client) *openai.Client {
 	return &client
 }
 
-func (a Account) anthropic(c *http.Client) *anthropic.Client {
-	opts := []claude.RequestOption{claude.WithHTTPClient(c)}
+// anthropic is told the route's timeout, since the SDK has one of its own (10 minutes), and refuses answers that may be
+// too long for it.
+func (a Account) anthropic(c *http.Client, timeout time.Duration) *anthropic.Client {
+	opts := []claude.RequestOption{claude.WithHTTPClient(c), claude.WithRequestTimeout(timeout)}
 	if a.BaseURL != "" {
 		opts = append(opts, claude.WithBaseURL(a.BaseURL))
 	}
@@ -148,36 +149,4 @@ func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion
 		return nil, job.CannotTell, nil
 	}
 	return openaifind.Completion(ctx, s.OpenAI.openai(http.DefaultClient), o)
-}
-
-// OpenAIText is the text of a completion. A refusal and an answer that was cut short
-// are permanent failures: asked again, the saved answer would be the same.
-func OpenAIText(c *openai.ChatCompletion) (string, error) {
-	if len(c.Choices) == 0 {
-		return "", job.Failf("PO350 the answer %s has no choices", c.ID)
-	}
-	m := c.Choices[0]
-	switch {
-	case m.Message.Refusal != "":
-		return "", job.Failf("PO351 the model refused: %s", m.Message.Refusal)
-	case m.FinishReason != "stop":
-		return "", job.Failf("PO350 the answer %s is not complete: finish_reason %s", c.ID, m.FinishReason)
-	}
-	return m.Message.Content, nil
-}
-
-// AnthropicText is the text of a message, as OpenAIText.
-func AnthropicText(m *anthropic.Message) (string, error) {
-	switch m.StopReason {
-	case anthropic.StopReasonRefusal:
-		return "", job.Failf("PO351 the model refused")
-	case anthropic.StopReasonEndTurn:
-	default:
-		return "", job.Failf("PO350 the answer %s is not complete: stop_reason %s", m.ID, m.StopReason)
-	}
-	var text strings.Builder
-	for _, block := range m.Content {
-		text.WriteString(block.Text)
-	}
-	return text.String(), nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/agent"
 	"github.com/paidonce/paidonce/handlers/invoice"
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
@@ -29,7 +30,7 @@ type Options struct {
 	// Routes are those of a job, one to a line: provider and timeout ("openai 5s").
 	// Default: that one.
 	Routes map[string]string
-	// Policy is on_unknown of both jobs. Default hold.
+	// Policy is on_unknown of all jobs. Default hold.
 	Policy string
 	// Lease, Drain, SettleWindow, Hold: default 2s, 5s, 6s, 6s.
 	Lease, Drain, SettleWindow, Hold time.Duration
@@ -71,6 +72,12 @@ func Invoice(id string) Doc {
 	d := invoice.Document{Tenant: "acme", Document: id, Revision: 1}
 	key := d.JobKey().String()
 	return Doc{invoice.Name, fmt.Sprintf(`{"tenant":"acme","document":%q,"revision":1,"text":"[key:%s] Invoice R-17"}`, id, key), key}
+}
+
+// Task is the job agent.task.
+func Task(id string) Doc {
+	key := agent.Task{Tenant: "acme", Task: id}.JobKey().String()
+	return Doc{agent.Name, fmt.Sprintf(`{"tenant":"acme","task":%q,"goal":"[key:%s] Is 42 in the list?"}`, id, key), key}
 }
 
 // Docs are n jobs, two tickets to one invoice.
@@ -116,7 +123,7 @@ func (w *World) configure(o Options) {
 	w.t.Helper()
 	var file strings.Builder
 	file.WriteString("jobs:\n")
-	for _, name := range []string{summarize.Name, invoice.Name} {
+	for _, name := range []string{summarize.Name, invoice.Name, agent.Name} {
 		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policy, "hold"))
 		for i, line := range strings.Split(cmp.Or(o.Routes[name], "openai 5s"), "\n") {
 			provider, timeout, _ := strings.Cut(line, " ")

@@ -53,7 +53,8 @@ func (g *generation) body() object {
 	case ChatCompletions:
 		return g.chatCompletion()
 	case Messages:
-		return g.message([]object{{"type": "text", "text": g.text}}, "end_turn", g.usage.out)
+		content, stop := g.blocks()
+		return g.message(content, stop, g.usage.out)
 	}
 	return g.response("completed")
 }

@@ -15,6 +15,9 @@
 //	… run the job against ms.URL() …
 //	lines := ms.BillByKey()["acme:invoice.extract:9821"] // must be one
 //
+// Requests that offer tools (chat and messages, not streamed) are asked to call them: by [ToolsOnce], or as
+// Options.CallTools says. Each turn of a conversation is a line of the bill.
+//
 // Base URLs: the OpenAI SDK takes URL()+"/v1/", the Anthropic SDK URL().
 //
 // Faults are real ones: connections are closed or reset under the client, bodies

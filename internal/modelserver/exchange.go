@@ -27,7 +27,7 @@ func (x exchange) serve(f Fault) error {
 	d := delivery{w: x.w, r: x.r, fault: f, hold: func() bool { return s.wait(x.r.Context(), released) }}
 	finish := func() {}
 	if f.billed() {
-		g := newGeneration(x.req, x.requestID, s.opt.Generate(x.req))
+		g := s.newAnswer(x.req, x.requestID)
 		n, err := s.bill.add(x.line(g, f))
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ type generation struct {
 	requestID string
 	created   time.Time
 	text      string
+	calls     []ToolCall // that it asks for
 	usage     usage
 }
 
@@ -45,15 +46,15 @@ func encode(v any) []byte {
 // tokens estimates; four bytes are a token.
 func tokens(s string) int64 { return int64(len(s)+3) / 4 }
 
-func newGeneration(r Request, requestID, text string) *generation {
+func newGeneration(r Request, requestID, text string, calls []ToolCall) *generation {
 	prefix := map[string]string{ChatCompletions: "chatcmpl-", Responses: "resp_", Messages: "msg_"}[r.Route]
-	in, out := tokens(r.Prompt), tokens(text)
+	in, out := tokens(r.Prompt), tokens(text)+callTokens(calls)
 	// An eighth is cached and a quarter thought, so that nobody can ignore what that does to a cost.
 	u := usage{in: in, cached: in / 8, out: out, reasoning: out / 4}
 	if r.Provider == Anthropic {
 		u.written, u.written1h = in/8, in/16
 	}
-	return &generation{Request: r, id: prefix + rand.Text(), requestID: requestID, created: time.Now(), text: text, usage: u}
+	return &generation{Request: r, id: prefix + rand.Text(), requestID: requestID, created: time.Now(), text: text, calls: calls, usage: u}
 }
 
 // tier is that which served the request. Anthropic sells its other tiers in advance.

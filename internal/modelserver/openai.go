@@ -22,13 +22,11 @@ func (g *generation) chatUsage() object {
 }
 
 func (g *generation) chatCompletion() object {
+	message, finish := g.chatMessage()
 	return object{
 		"id": g.id, "object": "chat.completion", "created": g.created.Unix(), "model": g.Model,
-		"choices": []object{{
-			"index": 0, "finish_reason": "stop", "logprobs": nil,
-			"message": object{"role": "assistant", "content": g.text, "refusal": nil, "annotations": []object{}},
-		}},
-		"usage": g.chatUsage(), "service_tier": g.tier(), "metadata": g.Metadata,
+		"choices": []object{{"index": 0, "finish_reason": finish, "logprobs": nil, "message": message}},
+		"usage":   g.chatUsage(), "service_tier": g.tier(), "metadata": g.Metadata,
 	}
 }
 

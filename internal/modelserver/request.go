@@ -35,6 +35,8 @@ type Request struct {
 	Background   bool              // responses: answered at once, generated meanwhile
 	Tier         string            // service_tier, as asked for
 	Schema       json.RawMessage   // JSON schema that the answer has to satisfy; nil: none
+	Tools        []Tool            // that it offers the model
+	Turn         int               // of the conversation, from 1: one more than the answers that it repeats
 	Metadata     map[string]string // OpenAI's; of Anthropic's the user_id
 	Header       http.Header
 	Body         []byte // as received
@@ -69,16 +71,17 @@ func defaultKey(r Request) string {
 
 // wireRequest is the union of the three request bodies.
 type wireRequest struct {
-	Model         string         `json:"model"`
-	Stream        bool           `json:"stream"`
-	Store         *bool          `json:"store"`
-	Background    bool           `json:"background"`
-	Tier          string         `json:"service_tier"`
-	Metadata      map[string]any `json:"metadata"`
-	System        any            `json:"system"`       // messages
-	Instructions  any            `json:"instructions"` // responses
-	Input         any            `json:"input"`        // responses
-	Messages      any            `json:"messages"`     // chat, messages
+	Model         string          `json:"model"`
+	Stream        bool            `json:"stream"`
+	Store         *bool           `json:"store"`
+	Background    bool            `json:"background"`
+	Tier          string          `json:"service_tier"`
+	Metadata      map[string]any  `json:"metadata"`
+	System        any             `json:"system"`       // messages
+	Instructions  any             `json:"instructions"` // responses
+	Input         any             `json:"input"`        // responses
+	Messages      json.RawMessage `json:"messages"`     // chat, messages
+	Tools         []wireTool      `json:"tools"`        // chat, messages
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -124,7 +127,16 @@ func parse(route string, h http.Header, body []byte) (Request, error) {
 			r.Schema = schema
 		}
 	}
-	r.Prompt = strings.Join(texts(nil, in.System, in.Instructions, in.Input, in.Messages), "\n")
+	var messages any
+	if in.Messages != nil {
+		if err := json.Unmarshal(in.Messages, &messages); err != nil {
+			return r, err
+		}
+	}
+	r.Prompt = strings.Join(texts(nil, in.System, in.Instructions, in.Input, messages), "\n")
+	if err := r.conversation(in); err != nil {
+		return r, err
+	}
 	switch {
 	case r.Model == "":
 		return r, errors.New("you must provide a model parameter")

@@ -18,11 +18,14 @@ import (
 // every request at once and keeps its bill in memory.
 type Options struct {
 	Addr     string               // to listen on; "": a free port of 127.0.0.1
+	Listener net.Listener         // to accept from instead, such as one in memory; its address is in URL, and Close closes it
 	Generate func(Request) string // makes the text of an answer; nil: Summary
-	KeyOf    func(Request) string // business key; nil: PromptKey, else MetadataKey, else ClientID
-	BillPath string               // file to append the bill to, and to take it up from; "": none
-	Latency  time.Duration        // of every generation, between the bill line and the first byte
-	Storm    Storm                // faults for requests that no script names
+	// CallTools is what an answer asks for when the request offers tools; none: it is Generate's text. nil: ToolsOnce.
+	CallTools func(Request) []ToolCall
+	KeyOf     func(Request) string // business key; nil: PromptKey, else MetadataKey, else ClientID
+	BillPath  string               // file to append the bill to, and to take it up from; "": none
+	Latency   time.Duration        // of every generation, between the bill line and the first byte
+	Storm     Storm                // faults for requests that no script names
 }
 
 // Server is a stand-in model server. Its methods may be used concurrently.
@@ -48,6 +51,9 @@ func Start(opt Options) (*Server, error) {
 	if opt.Generate == nil {
 		opt.Generate = Summary
 	}
+	if opt.CallTools == nil {
+		opt.CallTools = ToolsOnce
+	}
 	if opt.KeyOf == nil {
 		opt.KeyOf = defaultKey
 	}
@@ -55,9 +61,11 @@ func Start(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the model server: %w", err)
 	}
-	l, err := net.Listen("tcp", cmp.Or(opt.Addr, "127.0.0.1:0"))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the model server: %w", err), b.close())
+	l := opt.Listener
+	if l == nil {
+		if l, err = net.Listen("tcp", cmp.Or(opt.Addr, "127.0.0.1:0")); err != nil {
+			return nil, errors.Join(fmt.Errorf("start the model server: %w", err), b.close())
+		}
 	}
 	s := &Server{
 		opt: opt, url: "http://" + l.Addr().String(), bill: b,
@@ -71,7 +79,7 @@ func Start(opt Options) (*Server, error) {
 	return s, nil
 }
 
-// URL is http://127.0.0.1:port, without a slash.
+// URL is http://127.0.0.1:port, or that of the listener, without a slash.
 func (s *Server) URL() string { return s.url }
 
 // Handler serves the routes, for a listener of the caller's own (HTTP/1.1). Close

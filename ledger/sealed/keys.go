@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	// ErrKey: the body is sealed with a key that this program does not have, or has another secret for.
-	ErrKey = errors.New("PO217 body is sealed with another key")
+	// ErrKey is ledger.ErrKey: what is sealed with a key that is not among these does not open.
+	ErrKey = ledger.ErrKey
 	// ErrConfig: a text is no list of keys. It never holds a part of that text.
 	ErrConfig = errors.New("PO218 encryption keys cannot be read")
 )

@@ -126,7 +126,7 @@ func (c *call) load(checks ...func(*config.Config) error) (*config.Config, error
 			flags = append(flags, f)
 		}
 	}
-	cfg, err := config.Load(config.Options{File: c.commands.File, Environ: c.Environ, Flags: flags, Jobs: bundledRoutes(), Providers: providers()})
+	cfg, err := config.Load(config.Options{File: c.commands.File, Environ: c.Environ, Flags: flags, Jobs: bundledRoutes(), Turns: bundledTurns(), Providers: providers()})
 	c.config = cfg
 	errs := []error{err}
 	for _, check := range checks {

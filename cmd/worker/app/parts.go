@@ -20,7 +20,9 @@ import (
 	"github.com/paidonce/paidonce/cmd/worker/doctor"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/consumer/prom"
+	"github.com/paidonce/paidonce/handlers/agent"
 	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/moderate"
 	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/job"
@@ -34,13 +36,18 @@ import (
 // bundledRoutes are the jobs of this program with the routes that they bring along.
 func bundledRoutes() map[string][]config.Route {
 	all := map[string][]config.Route{}
-	for name, routes := range map[string][]provider.Route{summarize.Name: summarize.Routes, invoice.Name: invoice.Routes} {
+	for name, routes := range map[string][]provider.Route{
+		summarize.Name: summarize.Routes, invoice.Name: invoice.Routes, moderate.Name: moderate.Routes, agent.Name: agent.Routes,
+	} {
 		for _, r := range routes {
 			all[name] = append(all[name], config.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: config.Duration(r.Timeout)})
 		}
 	}
 	return all
 }
+
+// bundledTurns are those of them that take turns, with how many by default.
+func bundledTurns() map[string]int { return map[string]int{agent.Name: agent.DefaultMaxTurns} }
 
 func providers() []string { return provider.Names() }
 
@@ -56,6 +63,8 @@ func registry(cfg *config.Config) *job.Registry {
 	}
 	job.Register(&reg, summarize.New(settings(cfg, summarize.Name)))
 	job.Register(&reg, invoice.New(settings(cfg, invoice.Name), save))
+	job.Register(&reg, moderate.New(settings(cfg, moderate.Name)))
+	job.Register(&reg, agent.New(settings(cfg, agent.Name), agent.Options{MaxTurns: cfg.Jobs[agent.Name].MaxTurns}))
 	return &reg
 }
 

@@ -200,7 +200,7 @@ func (s *script) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 // purging is a worker that does nothing but purge, and its log.
 func purging(t *testing.T, s *script) (*worker, *lockedBuffer) {
 	t.Helper()
-	cfg, err := config.Load(config.Options{Jobs: bundledRoutes(), Providers: providers()})
+	cfg, err := config.Load(config.Options{Jobs: bundledRoutes(), Turns: bundledTurns(), Providers: providers()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,28 @@ func TestInvoiceWithoutTables(t *testing.T) {
 	r.stop()
 }
 
+// Every job that this program brings along runs as it is configured: an agent takes the turns that it may, and no more.
+func TestBundledJobs(t *testing.T) {
+	for _, c := range []struct{ name, body, key, state, says, setting string }{
+		{"content.moderate", `{"tenant":"acme","content":"7714","revision":2,"text":"hello"}`, "acme:content.moderate:7714:v2:p1", "done", `"flagged": false`, ""},
+		{"agent.task", `{"tenant":"acme","task":"1077","goal":"say hello"}`, "acme:agent.task:1077", "done", `"answer": "Summary of`, ""},
+		{"agent.task", `{"tenant":"acme","task":"1077","goal":"say hello"}`, "acme:agent.task:1077", "failed", "PO359 the agent has made 1 turns", "PAIDONCE_JOBS_AGENT_TASK_MAX_TURNS=1"},
+	} {
+		w := newWorld(t)
+		w.models(modelserver.Options{})
+		w.env = append(w.env, c.setting)
+		if out := w.must(c.body, "submit", "--job", c.name); out != c.key+"\n" {
+			t.Errorf("%s: submit prints %q", c.name, out)
+		}
+		r := w.start()
+		w.until(c.key, c.state)
+		r.stop()
+		if out := w.must("", "jobs", "show", c.key, "--json"); !strings.Contains(out, c.says) {
+			t.Errorf("%s %s: jobs show lacks %s:\n%s", c.name, c.setting, c.says, out)
+		}
+	}
+}
+
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)

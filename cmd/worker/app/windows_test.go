@@ -16,7 +16,7 @@ func TestWindowsGrowWithARoute(t *testing.T) {
 		"PAIDONCE_CONSUMER_SETTLE_WINDOW=10m": "PO031",
 		"PAIDONCE_CONSUMER_HOLD=15m":          "PO026",
 	} {
-		cfg, err := config.Load(config.Options{Environ: []string{routes, set}, Jobs: bundledRoutes(), Providers: providers()})
+		cfg, err := config.Load(config.Options{Environ: []string{routes, set}, Jobs: bundledRoutes(), Turns: bundledTurns(), Providers: providers()})
 		if err != nil {
 			t.Fatal(err)
 		}

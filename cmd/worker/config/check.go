@@ -64,11 +64,12 @@ func (l *loader) checkSQS() {
 	}
 }
 
-// positive refuses zeros in the consumer's section, since package consumer would take them
-// for its defaults, which is not what was written, and a retention that keeps nothing.
+// positive refuses zeros in the consumer's section and of turns, since the packages that get them would take them
+// for their defaults, which is not what was written, and a retention that keeps nothing.
 func (l *loader) positive() {
 	for _, s := range l.config.settings {
-		if !strings.HasPrefix(s.path, "consumer.") && !strings.HasPrefix(s.path, "retention.") || s.path == "consumer.visibility" || s.value.Kind() == reflect.Bool {
+		counts := strings.HasPrefix(s.path, "consumer.") || strings.HasPrefix(s.path, "retention.") || strings.HasSuffix(s.path, ".max_turns")
+		if !counts || s.path == "consumer.visibility" || s.value.Kind() == reflect.Bool {
 			continue
 		}
 		if s.value.IsZero() || s.value.CanInt() && s.value.Int() < 0 {

@@ -110,6 +110,7 @@ type Job struct {
 	Budget    USD      `conf:"budget_usd" default:"0"`
 	MaxRun    Duration `conf:"max_run" default:"0s"` // 0: the consumer's
 	MaxRuns   int      `conf:"max_runs" default:"0"` // 0: the consumer's
+	MaxTurns  int      `conf:"max_turns"`            // of jobs that take turns; the others have no such setting
 }
 
 // Route is one way to a model.

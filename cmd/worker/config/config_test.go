@@ -13,6 +13,7 @@ import (
 func known() map[string][]Route {
 	return map[string][]Route{
 		"ticket.summary":  {{Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: Duration(90 * time.Second)}},
+		"agent.task":      {{Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: Duration(90 * time.Second)}},
 		"invoice.extract": {{Name: "primary", Provider: "openai", Model: "gpt-5-mini", Timeout: Duration(90 * time.Second)}},
 	}
 }
@@ -26,7 +27,7 @@ func load(t *testing.T, text string, env []string, flags ...Flag) (*Config, erro
 			t.Fatal(err)
 		}
 	}
-	return Load(Options{Environ: env, Flags: flags, Jobs: known(), Providers: []string{"openai", "anthropic"}})
+	return Load(Options{Environ: env, Flags: flags, Jobs: known(), Turns: map[string]int{"agent.task": 16}, Providers: []string{"openai", "anthropic"}})
 }
 
 func TestDefaults(t *testing.T) {
@@ -39,6 +40,7 @@ func TestDefaults(t *testing.T) {
 		c.Broker.URL.Reveal() != "memory:", c.Broker.Queue != "jobs", !c.Broker.Declare,
 		c.Consumer.Workers != 64, c.Consumer.Lease.Std() != time.Minute, c.Consumer.SettleWindow.Std() != 10*time.Minute,
 		c.Retention.Key.Std() != 400*24*time.Hour, c.HTTP.Listen != "127.0.0.1:8080",
+		c.Jobs["agent.task"].MaxTurns != 16, c.Jobs["ticket.summary"].MaxTurns != 0,
 		len(c.Jobs["ticket.summary"].Routes) != 1, c.Jobs["ticket.summary"].OnUnknown.String() != "hold":
 		t.Errorf("defaults are not those of the documentation: %v", c.Values())
 	}
@@ -63,6 +65,9 @@ func TestWholeFile(t *testing.T) {
 	}
 	if j := c.Jobs["ticket.summary"]; j.OnUnknown.Replays() != 2 || j.Budget.String() != "0.05" || j.MaxRun.Std() != 20*time.Minute {
 		t.Errorf("ticket.summary %+v", j)
+	}
+	if n := c.Jobs["agent.task"].MaxTurns; n != 40 {
+		t.Errorf("agent.task has %d turns", n)
 	}
 	if s := c.Source("jobs.ticket.summary.budget_usd"); !strings.HasPrefix(s.String(), "worker.yaml:") {
 		t.Errorf("source of a job's setting is %q", s)

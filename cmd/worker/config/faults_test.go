@@ -57,7 +57,7 @@ func TestFaults(t *testing.T) {
 			"PO008 providers.anthropic.base_url (hidden) (worker.yaml:3:75): write one that begins with http:, https:"}},
 		{name: "jobs", file: "jobs: {ticket.sumary: {}, payroll: {}}\n", want: []string{
 			"PO012 jobs.ticket.sumary (worker.yaml:1:8): there is no such job; did you mean ticket.summary?",
-			"PO012 jobs.payroll (worker.yaml:1:27): there is no such job; there are invoice.extract, ticket.summary"}},
+			"PO012 jobs.payroll (worker.yaml:1:27): there is no such job; there are agent.task, invoice.extract, ticket.summary"}},
 		{name: "routes", file: `jobs:
   ticket.summary:
     routes:
@@ -95,6 +95,9 @@ func TestFaults(t *testing.T) {
 			"PO036 consumer.workers -1 (worker.yaml:1:21): it must be positive; leave it out for the default 64",
 			"PO036 consumer.lease 0s (worker.yaml:1:32): it must be positive; leave it out for the default 60s",
 			"PO036 retention.result 0s (worker.yaml:2:21): it must be positive; leave it out for the default 30d"}},
+		{name: "turns", file: "jobs:\n  agent.task: {max_turns: 0}\n  ticket.summary: {max_turns: 5}\n", env: []string{"PAIDONCE_JOBS_AGENT_TASK_MAX_TURN=5"}, want: []string{
+			"PO003 jobs.ticket.summary.max_turns (worker.yaml:3:20): unknown key; did you mean jobs.ticket.summary.max_runs?",
+			"PO036 jobs.agent.task.max_turns 0 (worker.yaml:2:27): it must be positive; leave it out for the default 16"}},
 		{name: "no queue", file: "broker: {queue: ''}\n", want: []string{`PO034 broker.queue "" (worker.yaml:1:17): the queue needs a name`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

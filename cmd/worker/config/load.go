@@ -25,6 +25,8 @@ type Options struct {
 	Flags []Flag
 	// Jobs are the known jobs with their default routes.
 	Jobs map[string][]Route
+	// Turns are those of them that take turns, with how many they have by default.
+	Turns map[string]int
 	// Providers are the names that a route may give.
 	Providers []string
 }
@@ -48,7 +50,7 @@ func Load(o Options) (*Config, error) {
 	c := &Config{sources: map[string]Source{}}
 	l := &loader{Options: o, config: c, known: o.Jobs}
 	c.settings = fields("", reflect.ValueOf(c).Elem())
-	jobs, more := jobSettings(o.Jobs)
+	jobs, more := jobSettings(o.Jobs, o.Turns)
 	l.jobs = jobs
 	at := slices.IndexFunc(c.settings, func(s setting) bool { return strings.HasPrefix(s.path, "http.") })
 	c.settings = slices.Insert(c.settings, at, more...) // where the struct has them

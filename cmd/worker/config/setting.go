@@ -103,12 +103,20 @@ func join(path, name string) string {
 
 // jobSettings makes an entry for every known job, and lists their settings.
 // Map elements cannot be set in place, so the entries are put into the map by finish.
-func jobSettings(known map[string][]Route) (jobs map[string]*Job, all []setting) {
+func jobSettings(known map[string][]Route, turns map[string]int) (jobs map[string]*Job, all []setting) {
 	jobs = make(map[string]*Job, len(known))
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		j := &Job{Routes: slices.Clone(known[name])}
 		jobs[name] = j
-		all = append(all, fields("jobs."+name, reflect.ValueOf(j).Elem())...)
+		for _, s := range fields("jobs."+name, reflect.ValueOf(j).Elem()) {
+			if s.value.Addr().Interface() == &j.MaxTurns {
+				if turns[name] == 0 {
+					continue
+				}
+				s.tag = reflect.StructTag(fmt.Sprintf(`default:"%d"`, turns[name]))
+			}
+			all = append(all, s)
+		}
 	}
 	return jobs, all
 }

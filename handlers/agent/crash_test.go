@@ -1,0 +1,115 @@
+package agent_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// twoByThree are three turns with two tools each.
+var twoByThree = [][]modelserver.ToolCall{
+	{{Name: "today", Arguments: `{}`}, {Name: "calculate", Arguments: `{"expression":"6*7"}`}},
+	{{Name: "slow", Arguments: `{"n":1}`}, {Name: "fast", Arguments: `{"n":1}`}},
+	{{Name: "slow", Arguments: `{"n":2}`}, {Name: "fast", Arguments: `{"n":2}`}},
+}
+
+// whole are the attempts of a run of them.
+var whole = map[string]int{"turn received": 4, "tool received": 6}
+
+// death kills a process at the n-th thing that it asks of the ledger about its job: before it arrives, or after it
+// was done and before the answer is heard.
+func death(n int, after bool) func(*node, string) bool {
+	var mu sync.Mutex
+	asked := 0
+	return func(p *node, _ string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		if asked != n {
+			return false
+		}
+		if !after {
+			p.kill()
+		}
+		return after
+	}
+}
+
+// The worker dies at every point at which something is on record or not yet, and the next one comes a day later, so that a
+// clock that got into a turn's input would miss what is on record. No input of a turn is paid twice; the job is done without anybody's help, unless a turn's outcome is unknown: then it is
+// held until somebody says what the provider's log says, and done after that.
+func TestDeathAtEveryPoint(t *testing.T) {
+	points := 0
+	bubble(t, twoByThree, func(r *rig) {
+		r.send()
+		n := r.start("a", func(*node, string) bool { r.mu.Lock(); defer r.mu.Unlock(); points++; return false })
+		time.Sleep(time.Minute)
+		r.end(n)
+		r.want(ledger.Done, whole, 4)
+	})
+	if points < 30 { // ten calls of three each
+		t.Fatalf("a run asks %d things of the ledger", points)
+	}
+	held, repeated := 0, 0
+	for at := 1; at <= points; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d after %t", at, after), func(t *testing.T) {
+				bubble(t, twoByThree, func(r *rig) {
+					h, again := dieAt(r, death(at, after))
+					held, repeated = held+h, repeated+again
+				})
+			})
+		}
+	}
+	t.Logf("%d points: %d runs were held, %d uses of tools were made again", points, held, repeated)
+	if held == 0 || repeated == 0 {
+		t.Errorf("%d runs were held and %d uses made again: deaths in the middle of a call were not among them", held, repeated)
+	}
+}
+
+// dieAt lets the first of two workers die, and returns whether the job was held and how many uses of tools were made again.
+func dieAt(r *rig, death func(*node, string) bool) (held, again int) {
+	r.send()
+	a := r.start("a", death)
+	time.Sleep(26 * time.Hour)
+	if !a.gone.Load() {
+		r.Fatal("the first worker is alive")
+	}
+	<-a.done
+	b := r.start("b", nil)
+	time.Sleep(time.Hour)
+	if j := r.job(); j.State == ledger.Unknown {
+		r.once(len(r.models.Bill()))
+		time.Sleep(48 * time.Hour) // held is held
+		r.resolve(twoByThree)
+		time.Sleep(time.Hour)
+		held = 1
+	}
+	r.end(b)
+	j := r.job()
+	want := map[string]int{"turn received": 4, "tool received": 6}
+	for _, a := range j.Attempts {
+		if a.State == ledger.NotSent {
+			want[fmt.Sprint(a.Call.Name, " ", a.State)]++
+		}
+	}
+	r.want(ledger.Done, want, 4)
+	if not := want["turn not_sent"] + want["tool not_sent"]; not > 2 || j.Runs > 3 {
+		r.Errorf("%d attempts ended as not sent, and %d runs", not, j.Runs)
+	}
+	used := r.uses()
+	for use, n := range used {
+		if n > 2 {
+			r.Errorf("the tool was used %d times for %s", n, use)
+		}
+		again += n - 1
+	}
+	if len(used) != 4 || again > 2 {
+		r.Errorf("%d uses, %d of them made again: %v", len(used), again, used)
+	}
+	return held, again
+}
