@@ -151,7 +151,7 @@ func (s *Server) parseBatch(route, provider string, h http.Header, body []byte) 
 			return err
 		}
 		all.Model, all.Prompt = cmp.Or(all.Model, req.Model), all.Prompt+req.Prompt+"\n"
-		b.items = append(b.items, item{customID, newGeneration(req, "", s.opt.Generate(req))})
+		b.items = append(b.items, item{customID, newGeneration(req, "", s.opt.Generate(req), nil)})
 		return nil
 	}
 	var errs []error
