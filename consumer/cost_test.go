@@ -107,7 +107,7 @@ func TestFoundFailureIsBooked(t *testing.T) {
 			if cost == 0 {
 				m.want(t)
 			} else {
-				m.want(t, fmt.Sprintf("ask found openai/m1 failed %d surplus false", cost))
+				m.want(t, fmt.Sprintf("ask found openai/m1 failed %s surplus false", cost))
 			}
 			if (e.Cost == nil) != (cost == 0) || e.Cost != nil && *e.Cost != cost {
 				t.Errorf("%s: the cost on record is %v", object, e.Cost)
