@@ -114,6 +114,10 @@ type Workers interface {
 	Renew(ctx context.Context, id WorkerID, ttl time.Duration) (Renewed, error)
 	// Leave closes the epoch: what the worker still owned is free at once.
 	Leave(ctx context.Context, id WorkerID) error
+	// Count adds deliveries that were answered with a saved result, many at a time: nothing is written
+	// on the way of a single one. The worker's latest batch is remembered, so one that is
+	// repeated before the next counts once; the epoch does not matter. ErrNotFound: no such worker.
+	Count(ctx context.Context, id WorkerID, batch ID, all []Avoided) error
 }
 
 // Reconciler is what the sweeper and the reconciler need.
@@ -153,6 +157,9 @@ type Reader interface {
 	Jobs(ctx context.Context, f Filter) iter.Seq2[Job, error]
 	// Unknowns counts the unknown jobs of each action.
 	Unknowns(ctx context.Context) ([]UnknownCount, error)
+	// Costs adds up what was called, spent, avoided and wasted, in one snapshot. Sums are exact. What is
+	// past its retention is missing, and the report says so. It reads much: it is no probe.
+	Costs(ctx context.Context, f CostFilter) (Costs, error)
 	// Answer returns the captured answer of an attempt. ErrNotFound: there is none, or it is past
 	// its retention.
 	Answer(ctx context.Context, id AttemptID) (Response, error)

@@ -19,6 +19,8 @@ type Purger interface {
 	// Purged then, and nothing is paid again. One that has not changed for r.Key is
 	// forgotten whole (J20k): its key is that of a new job from then on. Open jobs are never
 	// touched, however old they are. Stores that drop whole partitions do it some days later.
+	// Counts of avoided deliveries go with their day, r.Key after it. What was forgotten is noted by
+	// tenant, for reports.
 	//
 	// An error ends the purge; what was yielded stays done. ErrRequest: r makes no sense.
 	Purge(ctx context.Context, r Retention) iter.Seq2[PurgeStep, error]
@@ -36,7 +38,7 @@ const PurgeBatch = 1000
 
 // PurgeStep is one step of a purge. A store without partitions sets the counts alone.
 type PurgeStep struct {
-	Rows      int    // results, answers, inputs, attempts and events; of a dropped partition about
+	Rows      int    // results, answers, inputs, attempts, events and counts; of a dropped partition about
 	Keys      int    // jobs that are forgotten whole
 	Moved     int    // jobs that are still needed and were moved out of a partition that is to be dropped
 	Partition string // that was dropped, or with InUse could not be

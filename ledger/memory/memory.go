@@ -26,11 +26,13 @@ type Ledger struct {
 	workers map[string]*worker
 	keys    map[ledger.Key]*row
 	rows    []*row // the row with id n is rows[n-1]
+	counts  map[count]ledger.Avoided
+	floor   map[string]time.Time // up to when something of a tenant was forgotten
 }
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{workers: map[string]*worker{}, keys: map[ledger.Key]*row{}}
+	return &Ledger{workers: map[string]*worker{}, keys: map[ledger.Key]*row{}, counts: map[count]ledger.Avoided{}, floor: map[string]time.Time{}}
 }
 
 // worker is a row of the worker table.
@@ -38,6 +40,8 @@ type worker struct {
 	epoch  int64
 	lease  time.Time
 	closed bool
+
+	counted ledger.ID // its latest batch of counts, of whatever epoch
 }
 
 // row is a job. Attempts and History of the embedded Job stay empty; they

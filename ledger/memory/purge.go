@@ -21,7 +21,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 			return
 		}
 		batch := cmp.Or(r.Batch, ledger.PurgeBatch)
-		for _, step := range []func(context.Context, ledger.Retention, int) (ledger.PurgeStep, error){l.forget, l.strip} {
+		for _, step := range []func(context.Context, ledger.Retention, int) (ledger.PurgeStep, error){l.forget, l.strip, l.uncount} {
 			for {
 				s, err := step(ctx, r, batch)
 				if err == nil && s == (ledger.PurgeStep{}) {
@@ -46,6 +46,7 @@ func (l *Ledger) forget(ctx context.Context, r ledger.Retention, n int) (s ledge
 		if s.Keys < n && l.past("J20k", j, now, r.Key) {
 			delete(l.keys, j.Key)
 			l.rows[i] = forgotten
+			l.gone(j.Key.Tenant, j.UpdatedAt)
 			s.Keys++
 		}
 	}
@@ -68,6 +69,30 @@ func (l *Ledger) strip(ctx context.Context, r ledger.Retention, n int) (s ledger
 		}
 	}
 	return s, nil
+}
+
+// uncount deletes up to n counts of days that are past the retention of keys.
+func (l *Ledger) uncount(ctx context.Context, r ledger.Retention, n int) (s ledger.PurgeStep, err error) {
+	now, unlock, err := l.begin(ctx)
+	if err != nil {
+		return s, fmt.Errorf("purge counts: %w", err)
+	}
+	defer unlock()
+	for k := range l.counts {
+		if s.Rows < n && k.day.Before(ledger.DayOf(now.Add(-r.Key))) {
+			delete(l.counts, k)
+			l.gone(k.tenant, k.day.AddDate(0, 0, 1).Add(-time.Microsecond))
+			s.Rows++
+		}
+	}
+	return s, nil
+}
+
+// gone notes that something of a tenant is forgotten that is dated no later than until.
+func (l *Ledger) gone(tenant string, until time.Time) {
+	if until.After(l.floor[tenant]) {
+		l.floor[tenant] = until
+	}
 }
 
 // past reports whether the table allows transition id, with the retention that it is about.

@@ -26,7 +26,7 @@ func (l *Ledger) Join(ctx context.Context, w ledger.Worker) (ledger.WorkerID, er
 	defer unlock()
 	life := &worker{epoch: 1, lease: now.Add(w.TTL)}
 	if before := l.workers[w.ID]; before != nil {
-		life.epoch = before.epoch + 1
+		life.epoch, life.counted = before.epoch+1, before.counted
 	}
 	l.workers[w.ID] = life
 	return ledger.WorkerID{ID: w.ID, Epoch: life.epoch}, nil

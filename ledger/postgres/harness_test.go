@@ -186,7 +186,8 @@ func (c *cases) database(t *testing.T) string {
 		}
 	})
 	pgtest.Exec(t, url, `delete from mark; delete from paidonce.worker; delete from paidonce.job; delete from paidonce.attempt;
-		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.chunk; delete from paidonce.event`)
+		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.chunk; delete from paidonce.event;
+		delete from paidonce.dup_count; delete from paidonce.floor`)
 	pgtest.Exec(t, url, "vacuum paidonce.job")
 	pgtest.Exec(t, url, "vacuum paidonce.worker")
 	return url

@@ -19,6 +19,7 @@ var (
 	purgeDropSQL   = statement("purge_drop")
 	purgeNetSQL    = statement("purge_net")
 	purgeKeysSQL   = statement("purge_keys")
+	purgeCountsSQL = statement("purge_counts")
 )
 
 // bodies and records are the tables of children, by whose retention is theirs.
@@ -92,8 +93,13 @@ func (p *purge) run() error {
 	if err := p.left("", p.batches("forget old keys", forgotten, p.r.Batch, purgeKeysSQL, p.r.Key)); err != nil {
 		return err
 	}
-	return p.children(parts, records, p.r.Key)
+	if err := p.children(parts, records, p.r.Key); err != nil {
+		return err
+	}
+	return p.left("", p.batches("purge counts", deleted, p.r.Batch, purgeCountsSQL, p.r.Key))
 }
+
+func deleted(n int) ledger.PurgeStep { return ledger.PurgeStep{Rows: n} }
 
 // children forgets what is past keep in tables: their partitions, and then the rows that landed
 // in the nets. Partitions of the same days go together, since they have the same jobs.
@@ -109,7 +115,6 @@ func (p *purge) children(parts []partition, tables []string, keep time.Duration)
 		}
 		parts = parts[n:]
 	}
-	deleted := func(n int) ledger.PurgeStep { return ledger.PurgeStep{Rows: n} }
 	for _, table := range tables {
 		if err := p.left("", p.batches("empty the net of "+table, deleted, p.r.Batch, purgeNetSQL, table, keep)); err != nil {
 			return err

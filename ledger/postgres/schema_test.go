@@ -211,15 +211,20 @@ func TestPartitionsAhead(t *testing.T) {
 
 // acrossTenants lists the statements that may do without a tenant, each with its reason.
 var acrossTenants = map[string]string{
-	"sweep_jobs":   "a sweeper looks after all tenants",
-	"due":          "a sweeper looks after all tenants",
-	"adopt":        "a reconciler looks after all tenants",
-	"flagged":      "the running jobs of one worker are of any tenant",
-	"jobs":         "a listing for people, of one tenant or of all",
-	"unknowns":     "a report over all tenants",
-	"version":      "the schema's own table",
-	"purgeable":    "partitions belong to all tenants",
-	"purge_needed": "partitions belong to all tenants",
+	"sweep_jobs":    "a sweeper looks after all tenants",
+	"due":           "a sweeper looks after all tenants",
+	"adopt":         "a reconciler looks after all tenants",
+	"flagged":       "the running jobs of one worker are of any tenant",
+	"jobs":          "a listing for people, of one tenant or of all",
+	"unknowns":      "a report over all tenants",
+	"costs_calls":   "a report for people, of one tenant or of all",
+	"costs_jobs":    "a report for people, of one tenant or of all",
+	"costs_models":  "a report for people, of one tenant or of all",
+	"costs_avoided": "a report for people, of one tenant or of all",
+	"forgotten":     "a report for people, of one tenant or of all",
+	"version":       "the schema's own table",
+	"purgeable":     "partitions belong to all tenants",
+	"purge_needed":  "partitions belong to all tenants",
 }
 
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce.", acrossTenants) }

@@ -22,7 +22,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 			what string
 			step func(t *tx, keep time.Duration, n int) (ledger.PurgeStep, int, error)
 			keep time.Duration
-		}{{"purge results", (*tx).purge, r.Result}, {"forget old keys", (*tx).forget, r.Key}} {
+		}{{"purge results", (*tx).purge, r.Result}, {"forget old keys", (*tx).forget, r.Key}, {"purge counts", (*tx).uncount, r.Key}} {
 			for jobs := batch; jobs == batch; {
 				s, err := write(ctx, l, p.what, func(t *tx) (s ledger.PurgeStep, err error) {
 					s, jobs, err = p.step(t, p.keep, batch)
@@ -56,6 +56,15 @@ func (t *tx) forget(keep time.Duration, n int) (s ledger.PurgeStep, jobs int, er
 	}
 	s.Keys, err = t.past(keep, n, "forget_job")
 	return s, s.Keys, err
+}
+
+// uncount deletes up to n counts of days that are past keep.
+func (t *tx) uncount(keep time.Duration, n int) (s ledger.PurgeStep, rows int, err error) {
+	day := micros(ledger.DayOf(t.now.Add(-keep)))
+	if _, err = t.exec("uncount_floor", day, n); err == nil {
+		s.Rows, err = t.exec("uncount", day, n)
+	}
+	return s, s.Rows, err
 }
 
 // past runs statements on up to n jobs that have not changed for keep, and returns how many

@@ -204,13 +204,18 @@ func TestForbiddenRows(t *testing.T) {
 
 // acrossTenants lists the statements that may do without a tenant, each with its reason.
 var acrossTenants = map[string]string{
-	"sweepable": "a sweeper looks after all tenants",
-	"due":       "a sweeper looks after all tenants",
-	"adoptable": "a reconciler looks after all tenants",
-	"adopted":   "a reconciler looks after all tenants",
-	"flagged":   "the running jobs of one worker are of any tenant",
-	"jobs":      "a listing for people, of one tenant or of all",
-	"unknowns":  "a report over all tenants",
+	"sweepable":     "a sweeper looks after all tenants",
+	"due":           "a sweeper looks after all tenants",
+	"adoptable":     "a reconciler looks after all tenants",
+	"adopted":       "a reconciler looks after all tenants",
+	"flagged":       "the running jobs of one worker are of any tenant",
+	"jobs":          "a listing for people, of one tenant or of all",
+	"unknowns":      "a report over all tenants",
+	"costs_calls":   "a report for people, of one tenant or of all",
+	"costs_jobs":    "a report for people, of one tenant or of all",
+	"costs_models":  "a report for people, of one tenant or of all",
+	"costs_avoided": "a report for people, of one tenant or of all",
+	"forgotten":     "a report for people, of one tenant or of all",
 }
 
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", acrossTenants) }
@@ -219,7 +224,8 @@ func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", 
 // end to end. (json_each is an argument.)
 func TestPlans(t *testing.T) {
 	db := raw(t, file(t))
-	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true}
+	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true,
+		"costs_calls": true, "costs_jobs": true, "costs_models": true, "costs_avoided": true, "forgotten": true}
 	files, err := filepath.Glob("sql/*.sql")
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,2 @@
+-- $1 tenant, '' for any
+select tenant, until from paidonce.floor where $1 = '' or tenant = $1

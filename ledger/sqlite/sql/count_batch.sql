@@ -1,0 +1,2 @@
+-- batch, id
+update paidonce_worker set counted = ? where id = ?

@@ -1,0 +1,2 @@
+-- id
+select counted from paidonce_worker where id = ?
