@@ -158,7 +158,9 @@ func (c Cost) AvoidedCalls() (n int64) {
 }
 
 // empty reports whether there is nothing in it. Of attempts that were not sent nothing is counted.
-func (c Cost) empty() bool { return c.Jobs == 0 && c.Calls == 0 && c.Priced == 0 && c.AvoidedCalls() == 0 }
+func (c Cost) empty() bool {
+	return c.Jobs == 0 && c.Calls == 0 && c.Priced == 0 && c.AvoidedCalls() == 0
+}
 
 // Costs is a report.
 type Costs struct {

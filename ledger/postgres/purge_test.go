@@ -238,9 +238,10 @@ func grants(t *testing.T, role string) string {
 	return strings.ReplaceAll(string(m[1]), "paidonce_app", role)
 }
 
-// TestPurgeNeedsNoRightToDelete: the workers' role runs jobs and purges, and can delete
-// nothing by itself.
-func TestPurgeNeedsNoRightToDelete(t *testing.T) {
+// workersFixture is a fixture whose ledger has the workers' role, and connections of that role; its db may
+// do all.
+func workersFixture(t *testing.T) (f *fixture, app *pgxpool.Pool) {
+	t.Helper()
 	direct := database(t)
 	admin := raw(t, direct)
 	role := fmt.Sprintf("app_%x", time.Now().UnixNano())
@@ -256,9 +257,15 @@ func TestPurgeNeedsNoRightToDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = url.User(role)
-	f := fixtureAt(t, u.String(), postgres.Options{})
-	app := f.db
-	f.db = admin
+	f = fixtureAt(t, u.String(), postgres.Options{})
+	app, f.db = f.db, admin
+	return f, app
+}
+
+// TestPurgeNeedsNoRightToDelete: the workers' role runs jobs and purges, and can delete
+// nothing by itself.
+func TestPurgeNeedsNoRightToDelete(t *testing.T) {
+	f, app := workersFixture(t)
 	f.old("done", 60*day)
 	f.old("forgotten", 800*day)
 	keys, partitions := 0, 0
@@ -271,7 +278,7 @@ func TestPurgeNeedsNoRightToDelete(t *testing.T) {
 	if keys != 1 || partitions != 10 {
 		t.Errorf("forgot %d keys and dropped %d partitions, want 1 and 10", keys, partitions)
 	}
-	for _, sql := range []string{"delete from paidonce.job", "delete from paidonce.result", "truncate paidonce.job", "drop table paidonce.result_default"} {
+	for _, sql := range []string{"delete from paidonce.job", "delete from paidonce.result", "delete from paidonce.dup_count", "truncate paidonce.job", "drop table paidonce.result_default"} {
 		if _, err := app.Exec(t.Context(), sql); err == nil {
 			t.Errorf("the workers' role may %s", sql)
 		}
@@ -326,11 +333,19 @@ func TestPurgePlans(t *testing.T) {
 		select 'acme', 'k' || i, 'a', sha256('x'), false, current_date - 1000 + i / 100, 'done', 1, 'broker', now(), 1, 0, gen_random_uuid(), now(), now(), now()
 		from generate_series(1, 100000) i`)
 	run(t, f.db, "vacuum analyze paidonce.job")
-	b, err := os.ReadFile("migrations/00004_retention.sql")
-	if err != nil {
-		t.Fatal(err)
+	var b []byte
+	for _, name := range []string{"00006_chunks", "00008_counts"} { // purge_needed and purge_keys as they are now
+		text, err := os.ReadFile("migrations/" + name + ".sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, text...)
 	}
-	for _, where := range regexp.MustCompile(`(?s)from paidonce\.job b\n\s+where (b\.part_on.*?)\n\s+(?:order|limit)`).FindAllSubmatch(b, -1) {
+	all := regexp.MustCompile(`(?s)from paidonce\.job b\n\s+where (b\.part_on.*?)\n\s+(?:order|limit)`).FindAllSubmatch(b, -1)
+	if len(all) != 2 {
+		t.Fatalf("%d statements", len(all))
+	}
+	for _, where := range all {
 		c, err := f.db.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
