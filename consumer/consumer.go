@@ -4,7 +4,7 @@
 // (each of its calls: look for a saved answer, send once, settle), complete,
 // acknowledge. keeper.go keeps leases and deliveries alive meanwhile, sweeper.go
 // finds what died, reconciler.go looks for evidence of calls whose outcome is
-// unknown, drain.go ends it all in order.
+// unknown, tally.go counts what was avoided, drain.go ends it all in order.
 package consumer
 
 import (
@@ -39,6 +39,7 @@ type Consumer struct {
 	trace *tracer
 	slots *slots
 	acks  *recent
+	tally tally
 
 	traffic *job.Traffic // of all runs
 
@@ -105,6 +106,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	var loops, keeping sync.WaitGroup
 	keeping.Go(func() { c.keep(background) })
+	keeping.Go(func() { c.tallies(background) })
 	loops.Go(func() { stop(c.receive(receive, paid)) })
 	loops.Go(func() { c.sweep(receive, paid) })
 	loops.Go(func() { c.reconcile(receive) })
@@ -113,7 +115,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.drain(cut, &loops)
 	done()
 	keeping.Wait()
+	keeping.Go(c.flush) // beside the other: a ledger that hangs holds the process up once
 	c.leave()
+	keeping.Wait()
 	return ignoreEnd(ctx, context.Cause(receive))
 }
 

@@ -229,15 +229,16 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) 
 		return
 	}
 	d := w.held.delivery()
-	cause := "duplicate_message"
+	cause := ledger.DuplicateMessage
 	switch {
 	case c.acks.has(d.ID):
-		cause = "ack_lost"
+		cause = ledger.AckLost
 	case d.Receives > 1:
-		cause = "redelivered"
+		cause = ledger.Redelivered
 	}
-	w.log.InfoContext(ctx, "duplicate avoided", "cause", cause)
-	c.trace.avoided(w.job, cause, claimed.Cost)
+	w.log.InfoContext(ctx, "duplicate avoided", "cause", string(cause))
+	c.tally.add(w.request.Key.Tenant, w.handler.Name(), cause, claimed.Cost)
+	c.trace.avoided(w.job, string(cause), claimed.Cost)
 	c.ack(ctx, w)
 }
 

@@ -367,3 +367,10 @@ func (s severedStore) Leave(ctx context.Context, id ledger.WorkerID) error {
 	}
 	return s.Store.Leave(ctx, id)
 }
+
+func (s severedStore) Count(ctx context.Context, id ledger.WorkerID, batch ledger.ID, all []ledger.Avoided) error {
+	if s.cut.Load() {
+		return errGone
+	}
+	return s.Store.Count(ctx, id, batch, all)
+}

@@ -35,13 +35,15 @@ type intake struct {
 	store    ledger.Store
 	handlers *job.Registry
 	worker   ledger.WorkerID
+	log      *slog.Logger
+	again    []ledger.Avoided // what was submitted before and is done, not counted yet
 }
 
 // intakeLease is how long a job stays with a submission that died between claim and
 // release.
 const intakeLease = 30 * time.Second
 
-func (c *call) openIntake(cfg *config.Config, _ *slog.Logger) (*queue, error) {
+func (c *call) openIntake(cfg *config.Config, log *slog.Logger) (*queue, error) {
 	if err := c.embedded(cfg); err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (c *call) openIntake(cfg *config.Config, _ *slog.Logger) (*queue, error) {
 		done()
 		return nil, fmt.Errorf("joining ledger %s to submit: %w", cfg.Ledger.URL, err)
 	}
-	in := &intake{store: store, handlers: registry(cfg), worker: id}
+	in := &intake{store: store, handlers: registry(cfg), worker: id, log: log}
 	return &queue{Publisher: in, close: func(ctx context.Context) error {
 		defer done()
 		return store.Leave(ctx, id)
@@ -67,6 +69,7 @@ func (i *intake) Publish(ctx context.Context, ms ...broker.Message) error {
 	if _, err := i.store.Renew(ctx, i.worker, intakeLease); err != nil {
 		return err
 	}
+	defer i.count(ctx)
 	for _, m := range ms {
 		if err := i.put(ctx, m); err != nil {
 			return err
@@ -91,6 +94,9 @@ func (i *intake) put(ctx context.Context, m broker.Message) error {
 		return err
 	case c.Verdict == ledger.Mismatch:
 		return fmt.Errorf("key %s is there with another input (%s, this is %s)", in.Key, c.Stored.InputHash, in.Hash)
+	case c.Verdict == ledger.Saved, c.Verdict == ledger.Purged:
+		i.avoided(in.Key.Ledger().Tenant, h.Name(), c.Cost)
+		return nil
 	case c.Verdict != ledger.Run: // it was submitted before
 		return nil
 	}
@@ -100,4 +106,24 @@ func (i *intake) put(ctx context.Context, m broker.Message) error {
 		err = errors.New("the ledger did not keep the input")
 	}
 	return err
+}
+
+// avoided notes that a job was submitted again that is done.
+func (i *intake) avoided(tenant, action string, cost *ledger.Nano) {
+	a := ledger.Avoided{Day: time.Now(), Tenant: tenant, Action: action, Cause: ledger.SubmittedAgain, Count: 1, Unpriced: 1}
+	if cost != nil {
+		a.Saved, a.Unpriced = *cost, 0
+	}
+	i.again = append(i.again, a)
+}
+
+// count writes down what a batch had again. Reports lack it when that goes wrong, and nothing else does.
+func (i *intake) count(ctx context.Context) {
+	if len(i.again) == 0 {
+		return
+	}
+	if err := i.store.Count(ctx, i.worker, ledger.NewID(), i.again); err != nil {
+		i.log.WarnContext(ctx, "jobs submitted again were not counted", "jobs", len(i.again), "error", err)
+	}
+	i.again = nil
 }
