@@ -28,6 +28,10 @@ func TestDuplicatesArePaidOnce(t *testing.T) {
 		}
 		w.Leave(w.procs...)
 		w.Check(Expect{})
+		r := w.Report("action").Total // all of them, since nobody was killed
+		if want := *r.Spent * (times - 1); r.Avoided != keys*(times-1) || *r.Saved != want {
+			t.Errorf("reported %d avoided (%v) and %s USD saved, want %d and %s", r.Avoided, r.AvoidedBy, *r.Saved, keys*(times-1), want)
+		}
 	})
 }
 

@@ -60,6 +60,7 @@ func (w *World) Check(e Expect) {
 			done++
 		}
 	}
+	w.checkReports()
 	if n := Query[int](w.t, w.URL, "select count(*) from invoices"); n != done {
 		w.t.Errorf("table invoices has %d rows for %d finished jobs", n, done)
 	}

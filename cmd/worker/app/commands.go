@@ -28,8 +28,9 @@ type commands struct {
 	Unknown struct {
 		List unknownCommand `cmd:"" help:"List unknown jobs, the oldest first: each open call with its age, the ids to look for at the provider, and what it may have cost."`
 	} `cmd:"" help:"What may have been paid and nobody knows."`
-	Audit auditCommand `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
-	DLQ   struct {
+	Report reportCommand `cmd:"" help:"Add up jobs, calls, what they cost, what was avoided and wasted, and calls whose outcome is not known."`
+	Audit  auditCommand  `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
+	DLQ    struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
