@@ -112,6 +112,8 @@ func (w *world) play(n int) {
 		{2, w.opAge, nil},
 		{3, w.opSweep, nil},
 		{2, w.opList, nil},
+		{2, w.opCosts, nil},
+		{1, w.opCount, nil},
 		{4, w.opAdopt, nil},
 		{2, w.opResolve, nil},
 		{2, w.opResolve, []ledger.State{ledger.Unknown}},
@@ -162,6 +164,7 @@ func (w *world) end() {
 		}
 		w.opSweep(nil)
 	}
+	w.opCosts(nil)
 	for _, j := range w.jobs {
 		if j.made && !w.state(j).State.Terminal() {
 			w.fail("at the end a job is %s", w.state(j).State)

@@ -74,7 +74,7 @@ func (w *world) opSend(j *played) {
 	w.Helper()
 	lease := w.lease(j)
 	a := call(pick(w, "one", "two"))
-	a.Call.InputKey, a.Reserve = pick(w, "", "", "k"), pick(w, 0, cent, 2*cent)
+	a.Call.InputKey, a.Reserve, a.Model = pick(w, "", "", "k"), pick(w, 0, cent, 2*cent), pick(w, "m1", "m2")
 	if k, err := w.sides[1].Store.Look(w.Context(), lease[1], a.Call); err == nil {
 		a.LateSeen = k.Late
 	}

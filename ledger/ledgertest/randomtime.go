@@ -150,6 +150,33 @@ func (w *world) opList(*played) {
 	})
 }
 
+// opCosts compares a report. The two ledgers' clocks may stand on either side of a midnight, so it has no days.
+func (w *world) opCosts(*played) {
+	w.Helper()
+	f := ledger.CostFilter{Tenant: w.tenant, By: pick(w, "", ledger.PerAction, ledger.PerTenant, ledger.PerModel), Action: pick(w, "", "", w.jobs[0].req.Action)}
+	w.both(fmt.Sprintf("costs %+v", f), nil, func(_ int, h *Harness) string {
+		c, err := h.Store.Costs(w.Context(), f)
+		s := []string{word(err) + " " + costText(c.Total)}
+		for _, g := range c.Groups {
+			s = append(s, costText(g))
+		}
+		return strings.Join(s, "\n      ")
+	})
+}
+
+// opCount counts avoided deliveries, twice now and then.
+func (w *world) opCount(j *played) {
+	w.Helper()
+	id, batch := w.workers[w.IntN(len(w.workers))], ledger.NewID()
+	n := w.Int64N(5) + 1
+	a := ledger.Avoided{Day: time.Now(), Tenant: w.tenant, Action: j.req.Action, Cause: pick(w, ledger.Causes()...), Count: n, Saved: pick(w, 0, cent, 1), Unpriced: w.Int64N(n + 1)}
+	for range pick(w, 1, 1, 2) {
+		w.both(fmt.Sprintf("count by %v: %+v", id, a), nil, func(_ int, h *Harness) string {
+			return word(h.Store.Count(w.Context(), id, batch, []ledger.Avoided{a, a}))
+		})
+	}
+}
+
 func (w *world) opAdopt(*played) {
 	w.Helper()
 	id := w.workers[w.IntN(len(w.workers))]

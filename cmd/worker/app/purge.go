@@ -29,7 +29,7 @@ var purgeFirst = 5 * time.Minute
 
 // purged adds up the steps of a purge.
 type purged struct {
-	Rows       int      `json:"rows"`       // results, answers, inputs, attempts and history; of dropped partitions about
+	Rows       int      `json:"rows"`       // results, answers, inputs, attempts, history and counts; of dropped partitions about
 	Keys       int      `json:"keys"`       // jobs that were forgotten whole
 	Moved      int      `json:"moved"`      // jobs that are still needed and had to move
 	Partitions []string `json:"partitions"` // that were dropped
