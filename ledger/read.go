@@ -54,6 +54,7 @@ type AttemptRow struct {
 	Evidence   Evidence  // as far as known, without the response body
 	Surplus    bool
 	HasAnswer  bool // its answer was captured; the body is kept until the job is past its retention
+	AnswerKept bool // and is there still: Reader.Answer has it
 }
 
 // Event is one line of a job's history.

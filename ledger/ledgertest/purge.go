@@ -88,6 +88,12 @@ func purgeResults(e *env) {
 		e.AgeRow(j.key, pastResult)
 		full := e.sound(j.key)
 		full.Result = nil
+		for i := range full.Attempts {
+			if !full.Attempts[i].AnswerKept {
+				e.Errorf("%s: an answer is gone before the purge", j.key)
+			}
+			full.Attempts[i].AnswerKept = false
+		}
 		before = append(before, summary(full))
 	}
 	if c := old.verdict(ledger.Saved); c.Result == nil || string(c.Result.Body) != string(result.Body) {

@@ -213,7 +213,7 @@ func summary(j ledger.Job) string {
 		fmt.Fprintf(&b, " result of gen %d %s %s %q", r.Generation, r.Result.ID, r.Result.Schema, r.Result.Body)
 	}
 	for _, a := range j.Attempts {
-		fmt.Fprintf(&b, "\n  %d gen %d fence %d %s surplus %v answer %v %s", a.N, a.Generation, a.Fence, a.State, a.Surplus, a.HasAnswer, attemptText(a))
+		fmt.Fprintf(&b, "\n  %d gen %d fence %d %s surplus %v answer %v kept %v %s", a.N, a.Generation, a.Fence, a.State, a.Surplus, a.HasAnswer, a.AnswerKept, attemptText(a))
 	}
 	return b.String()
 }

@@ -56,7 +56,7 @@ func (r *row) show() ledger.Job {
 
 func (a *attempt) show() ledger.AttemptRow {
 	x := a.AttemptRow
-	x.Evidence.State = a.State
+	x.Evidence.State, x.AnswerKept = a.State, a.response != nil
 	x.Evidence.Cost = clone(a.Evidence.Cost)
 	x.Evidence.Usage = ledger.Usage{In: clone(a.Evidence.Usage.In), Cached: clone(a.Evidence.Usage.Cached), Out: clone(a.Evidence.Usage.Out)}
 	return x

@@ -98,6 +98,7 @@ type attemptRow struct {
 	CostSource        string
 	Surplus           bool
 	Captured          *int
+	AnswerKept        bool
 }
 
 func (r attemptRow) attempt() ledger.AttemptRow {
@@ -114,7 +115,7 @@ func (r attemptRow) attempt() ledger.AttemptRow {
 			Usage: ledger.Usage{In: r.TokensIn, Cached: r.TokensCached, Out: r.TokensOut},
 			Cost:  r.Cost, CostSource: r.CostSource,
 		},
-		Surplus: r.Surplus, HasAnswer: r.Captured != nil,
+		Surplus: r.Surplus, HasAnswer: r.Captured != nil, AnswerKept: r.AnswerKept,
 	}
 }
 
