@@ -293,6 +293,18 @@ func costsForgotten(e *env) {
 		e.Errorf("forgotten up to %v, %s", c.Forgotten, costText(c.Total))
 	}
 	e.purge(ledger.Retention{Result: day, Key: day})
+	for _, ago := range []time.Duration{pastKey - 10*day, pastKey + 100*day} { // the border moves, and never back
+		j := e.finished(ago.String())
+		e.AgeRow(j.key, ago)
+		e.AgeAttempts(j.key, ago)
+		if at := e.read(j.key).UpdatedAt; at.After(gone) {
+			gone = at
+		}
+		e.purge(kept)
+		if c := e.costs(ledger.CostFilter{Tenant: "acme"}); !c.Forgotten.Equal(gone) {
+			e.Errorf("forgotten up to %v, want %v", c.Forgotten, gone)
+		}
+	}
 }
 
 func costsInvalid(e *env) {

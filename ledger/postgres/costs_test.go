@@ -75,7 +75,7 @@ func TestReportReadsItsDays(t *testing.T) {
 	if c.Total.Jobs != 100_000 || c.Total.Spent != 100_000_000 {
 		t.Errorf("%+v", c.Total)
 	}
-	for name, index := range map[string]string{"costs_calls": "sent_at", "costs_jobs": "job_created_at"} {
+	for name, index := range map[string]string{"costs_calls": "_sent_at_idx", "costs_jobs": "job_created_at"} {
 		tx, err := f.db.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
