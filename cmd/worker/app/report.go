@@ -46,9 +46,12 @@ func (r reportCommand) Run(c *call) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	if err := store.Ping(ctx); err != nil {
+		return fmt.Errorf("the ledger %s is not usable: %w", cfg.Ledger.URL, err)
+	}
 	costs, err := store.Costs(ctx, f)
 	if err != nil {
-		return fmt.Errorf("reading the ledger %s: %w", cfg.Ledger.URL, err)
+		return fmt.Errorf("adding up the ledger %s: %w", cfg.Ledger.URL, err)
 	}
 	doc := newReport(f, costs)
 	if doc.Total.Partial && (r.JSON || r.CSV) {
