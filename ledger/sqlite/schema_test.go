@@ -221,7 +221,7 @@ var acrossTenants = map[string]string{
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", acrossTenants) }
 
 // TestPlans explains every statement but those for people: none reads a table from
-// end to end. (json_each is an argument.)
+// end to end. (json_each is an argument; what a subquery found is no table.)
 func TestPlans(t *testing.T) {
 	db := raw(t, file(t))
 	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true,
@@ -244,7 +244,7 @@ func TestPlans(t *testing.T) {
 			if err := rows.Scan(&id, &parent, &other, &detail); err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasPrefix(detail, "SCAN") && !strings.Contains(detail, "CONSTANT ROW") && !strings.HasPrefix(detail, "SCAN json_each") {
+			if strings.HasPrefix(detail, "SCAN") && !strings.Contains(detail, "CONSTANT ROW") && !strings.HasPrefix(detail, "SCAN (subquery-") && !strings.HasPrefix(detail, "SCAN json_each") {
 				t.Errorf("%s: %s", name, detail)
 			}
 		}
