@@ -90,7 +90,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 			return ledger.Done, nil
 		}
 	}
-	return c.release(ctx, paid, w, c.outcome(ctx, n, err), err)
+	return c.release(ctx, paid, w, c.outcome(ctx, n, run.Idle(), err), err)
 }
 
 // release ends a run without a result, because of err, and settles its delivery, or says
@@ -180,8 +180,8 @@ func final(err error) bool {
 const keyWait = time.Minute
 
 // outcome decides what the end of a run means for its job. The ledger has the last
-// word: with calls open the job is unknown whatever is asked for here.
-func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outcome {
+// word: with calls open the job is unknown whatever is asked for here. idle: the run sent nothing.
+func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) ledger.Outcome {
 	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: err.Error()}}
 	cause := context.Cause(ctx)
 	class, in := job.ClassOf(err)
@@ -191,8 +191,6 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.GiveBack, o.Error.Class = true, "drain"
 	case errors.Is(err, job.ErrHeld), errors.Is(err, ledger.ErrOpen):
 		o.GiveBack, o.Error.Class = true, "held"
-	case errors.Is(err, job.ErrResting):
-		o.GiveBack, o.Error.Class, o.RetryIn = true, resting, in
 	case errors.Is(err, ledger.ErrKey):
 		o.GiveBack, o.Error.Class, o.RetryIn = true, "encryption_key", keyWait
 	case errors.Is(err, job.ErrCancelled):
@@ -211,6 +209,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.GiveBack, o.Error.Class, o.RetryIn = true, string(class), max(in, c.backoff(1))
 	case class == job.Permanent:
 		o.Fail, o.Error.Class = true, string(class)
+	case errors.Is(err, job.ErrResting) && idle:
+		o.GiveBack, o.Error.Class, o.RetryIn = true, resting, max(in, time.Second)
 	case errors.Is(cause, errRunOver):
 		o.Error.Class, o.RetryIn = "run_deadline", c.backoff(run)
 	default:

@@ -91,7 +91,7 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 		return
 	}
 	err := &job.PanicError{Value: v}
-	if _, again := c.release(ctx, paid, w, c.outcome(ctx, 1, err), err); again != nil {
+	if _, again := c.release(ctx, paid, w, c.outcome(ctx, 1, true, err), err); again != nil {
 		c.nack(ctx, w, again.in, again.unused)
 	}
 }

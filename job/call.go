@@ -198,12 +198,14 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 	var o *outcome
 	var ends []*outcome // the last of each route
 	var errs []error
+	tried := false
 	for i := range q.Routes {
 		rt := &q.Routes[i]
 		for n := 0; ; n++ {
 			var v any
 			var err error
 			v, o, err = q.drive(ctx, rt, late)
+			tried = tried || o == nil || !o.rested
 			if o == nil || o.evidence.State == ledger.Received || o.again == aborted || o.again == relook {
 				return v, o, err
 			}
@@ -217,7 +219,7 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 		}
 		ends = append(ends, o)
 	}
-	return nil, o, exhausted(q.Name, ends, errs)
+	return nil, o, exhausted(q.Name, tried, ends, errs)
 }
 
 // askable reports whether the provider can be asked about an unknown attempt by the name of its answer. No policy
@@ -248,11 +250,10 @@ func (q *question[In, Out]) replayed(ctx context.Context) bool {
 
 // exhausted is the error of a call that no route answered: as soon as waiting helps
 // on one of them the job is to be tried again, and it is permanent when it helps on none.
-func exhausted(call string, ends []*outcome, errs []error) error {
+func exhausted(call string, tried bool, ends []*outcome, errs []error) error {
 	err := fmt.Errorf("call %s has no answer: %w", call, errors.Join(errs...))
-	in, again, rested := time.Duration(0), false, true
+	in, again := time.Duration(0), false
 	for _, o := range ends {
-		rested = rested && o.rested
 		wait := o.wait
 		switch {
 		case o.evidence.State == ledger.Sent: // a replay is on record; the next run makes it
@@ -269,7 +270,7 @@ func exhausted(call string, ends []*outcome, errs []error) error {
 	switch {
 	case !again:
 		return Fail(err)
-	case rested:
+	case !tried:
 		err = fmt.Errorf("%w: %w", ErrResting, err)
 	}
 	return RetryIn(in, err)

@@ -18,6 +18,7 @@ func TestReserve(t *testing.T) {
 		body := `{"model":"gpt-5-mini","messages":[{"role":"user","content":"` + "%" + `"}]` + more + `}`
 		return strings.Replace(body, "%", strings.Repeat("x", bytes-len(body)+1), 1)
 	}
+	picture := `{"model":"gpt-5-mini","max_tokens":100,"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}`
 	for name, c := range map[string]struct {
 		provider, body string
 		own            ledger.Nano
@@ -29,6 +30,8 @@ func TestReserve(t *testing.T) {
 		"unbounded":         {"openai", padded(1998, ""), 0, 1000*250 + 4096*2000},
 		"nonsense":          {"openai", padded(1998, `,"max_tokens":-5,"n":-5`), 0, 1000*250 + 4096*2000},
 		"not a number":      {"openai", padded(1998, `,"max_tokens":"many"`), 0, 1000*250 + 4096*2000},
+		"too much":          {"openai", padded(1998, `,"max_tokens":9000000000000,"n":900`), 0, 1000*250 + 10_000_000*2000},
+		"a picture":         {"openai", picture, 0, ledger.Nano((len(picture)-(5<<20))/2+2000+(5<<20)/100+1)*250 + 100*2000},
 		"the route's own":   {"openai", padded(1998, ""), 7, 7},
 		"no price is known": {"somebody", padded(1998, ""), 0, 0},
 	} {

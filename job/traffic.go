@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -34,90 +35,95 @@ func NewTraffic() *Traffic { return &Traffic{roads: make(map[roadKey]*road)} }
 // roadKey names a route. Routes of two jobs are two, though they may lead to one provider.
 type roadKey struct{ action, call, route string }
 
-// road is a route as this process uses it.
-type road struct {
-	under   int             // attempts under way, or about to begin
-	queue   []chan struct{} // who waits for one of them to end, the first first
-	next    time.Time       // when the next may begin
-	until   time.Time       // it rests until then
-	strikes int             // how often in a row its provider said no
-	probing bool            // after a rest one attempt tries alone
-}
-
 // limits are a route's own.
 type limits struct{ atOnce, perMinute int }
 
-func (t *Traffic) road(k roadKey) *road {
+// road is a route as this process uses it.
+type road struct {
+	limits
+	under int             // attempts under way, or about to begin
+	queue []chan struct{} // who waits for a place, the first first
+	next  time.Time       // when the next may begin
+	timer *time.Timer     // wakes the first then; nil: nobody waits for the time alone
+
+	until   time.Time     // it rests until then
+	last    time.Duration // how long it rested the last time
+	strikes int           // how often in a row its provider said no
+	probing bool          // after a rest one attempt tries alone
+}
+
+// ticket is an attempt on its way. Attempts that began before the latest no know less than the route does.
+type ticket struct {
+	strikes int
+	probe   bool
+}
+
+// enter waits until an attempt may begin on the route, and counts it in. It gives up with ctx, when ended
+// says why, and where the route rests: then it returns for how long, and the attempt is not counted.
+func (t *Traffic) enter(ctx context.Context, k roadKey, l limits, ended func() error) (tk ticket, rest time.Duration, err error) {
+	t.mu.Lock()
 	r := t.roads[k]
 	if r == nil {
 		r = &road{}
 		t.roads[k] = r
 	}
-	return r
-}
-
-// enter waits until an attempt may begin on the route, and counts it in. It gives up with ctx, when ended
-// says why, and where the route rests: then it returns for how long, and the attempt is not counted.
-func (t *Traffic) enter(ctx context.Context, k roadKey, l limits, ended func() error) (rest time.Duration, err error) {
-	t.mu.Lock()
-	r := t.road(k)
+	r.limits = l
 	if rest := r.resting(time.Now()); rest > 0 {
 		t.mu.Unlock()
-		return rest, nil
+		return tk, rest, nil
 	}
-	var turn chan struct{} // nil: there is room
-	if l.atOnce > 0 && r.under >= l.atOnce {
-		turn = make(chan struct{})
-		r.queue = append(r.queue, turn)
-	} else {
-		r.under++
-	}
+	turn := make(chan struct{})
+	r.queue = append(r.queue, turn)
+	t.admit(r)
 	t.mu.Unlock()
-	if turn != nil {
-		if err := pause(ctx, turn, time.Hour, ended); err != nil {
-			t.drop(r, turn)
-			return 0, err
-		}
-	}
-	if err := pause(ctx, nil, t.pace(r, l), ended); err != nil {
-		t.end(r)
-		return 0, err
+	if err := pause(ctx, turn, ended); err != nil {
+		t.drop(r, turn)
+		return tk, 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if rest := r.resting(time.Now()); rest > 0 { // since it began to wait
-		r.end()
-		return rest, nil
+		t.end(r)
+		return tk, rest, nil
 	}
-	r.probing = r.strikes > 0
-	return 0, nil
+	tk = ticket{strikes: r.strikes, probe: r.strikes > 0}
+	r.probing = r.probing || tk.probe
+	return tk, 0, nil
 }
 
-// resting is how long nobody should try the route; 0: try it.
+// admit gives places to those who are first, as many as there are. Who leaves the queue takes nobody's turn with
+// him, since turns are given out when they come, not ahead.
+func (t *Traffic) admit(r *road) {
+	for len(r.queue) > 0 && (r.atOnce <= 0 || r.under < r.atOnce) {
+		if now := time.Now(); r.perMinute > 0 && now.Before(r.next) {
+			if r.timer == nil {
+				r.timer = time.AfterFunc(r.next.Sub(now), func() {
+					t.mu.Lock()
+					defer t.mu.Unlock()
+					r.timer = nil
+					t.admit(r)
+				})
+			}
+			return
+		} else if r.perMinute > 0 {
+			r.next = now.Add(time.Minute / time.Duration(r.perMinute))
+		}
+		r.under++
+		close(r.queue[0])
+		r.queue = slices.Delete(r.queue, 0, 1)
+	}
+}
+
+// resting is how long nobody should try the route; 0: try it. While one attempt tries alone the others come back
+// after as long as the route rested.
 func (r *road) resting(now time.Time) time.Duration {
 	switch {
 	case now.Before(r.until):
 		return r.until.Sub(now)
 	case r.strikes > 0 && r.probing:
-		return attention
+		return max(attention, r.last) + time.Duration(rand.Int64N(int64(attention)))
 	}
 	return 0
-}
-
-// pace takes the next time at which an attempt may begin, and returns how long that is from now.
-func (t *Traffic) pace(r *road, l limits) time.Duration {
-	if l.perMinute <= 0 {
-		return 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	at := now
-	if r.next.After(now) {
-		at = r.next
-	}
-	r.next = at.Add(time.Minute / time.Duration(l.perMinute))
-	return at.Sub(now)
 }
 
 // drop takes who gave up out of the queue. Whose turn had come meanwhile passes it on.
@@ -128,66 +134,61 @@ func (t *Traffic) drop(r *road, turn chan struct{}) {
 		r.queue = slices.Delete(r.queue, i, i+1)
 		return
 	}
-	r.end()
+	t.end(r)
 }
 
+// end counts an attempt out.
 func (t *Traffic) end(r *road) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r.end()
+	r.under--
+	t.admit(r)
 }
 
-// end counts an attempt out: its place is the next one's.
-func (r *road) end() {
-	if len(r.queue) == 0 {
-		r.under--
-		return
+// pause waits for a turn, and looks at times whether there is a use in it.
+func pause(ctx context.Context, turn <-chan struct{}, ended func() error) error {
+	select {
+	case <-turn:
+		return nil
+	default:
 	}
-	close(r.queue[0])
-	r.queue = slices.Delete(r.queue, 0, 1)
-}
-
-// pause waits for a turn (nil: none comes), or so long, and looks at times whether there is a use in it.
-func pause(ctx context.Context, turn <-chan struct{}, d time.Duration, ended func() error) error {
-	for until := time.Now().Add(d); d > 0; d = time.Until(until) {
+	look := time.NewTicker(attention)
+	defer look.Stop()
+	for {
 		if err := ended(); err != nil {
 			return err
 		}
-		timer := time.NewTimer(min(d, attention))
 		select {
 		case <-turn:
-			timer.Stop()
 			return nil
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
-		case <-timer.C:
-			if turn != nil {
-				until = time.Now().Add(time.Hour)
-			}
+		case <-look.C:
 		}
 	}
-	return nil
 }
 
 // leave counts an attempt out, and learns from its end; nil: nothing was sent. It returns for how long the
 // route rests now, where that is news.
-func (t *Traffic) leave(k roadKey, o *outcome) time.Duration {
+func (t *Traffic) leave(k roadKey, tk ticket, o *outcome) (rest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, now := t.road(k), time.Now()
-	r.end()
-	r.probing = false
-	rest := o.rest(r.strikes)
+	r, now := t.roads[k], time.Now()
+	defer t.end(r)
+	if tk.probe {
+		r.probing = false
+	}
+	rest = o.rest(tk.strikes)
 	switch {
-	case rest > 0:
+	case rest > 0 && tk.strikes == r.strikes:
 		r.strikes++
-		if until := now.Add(rest); until.After(r.until) {
-			r.until = until
-		}
-		return rest
-	case o != nil && o.evidence.State != ledger.NotSent && o.evidence.State != ledger.Sent:
+		r.last = min(rest, lastRest)
+	case rest > 0: // of many under way at once only one adds to the rest; what the provider asks for counts
+		rest = o.wait
+	case tk.strikes == r.strikes && o != nil && o.evidence.State != ledger.NotSent && o.evidence.State != ledger.Sent:
 		r.strikes = 0 // the provider does what it is there for
+	}
+	if until := now.Add(rest); rest > 0 && until.After(r.until) {
+		r.until = until
+		return rest
 	}
 	return 0
 }
@@ -214,7 +215,7 @@ func rested(rest time.Duration) *outcome {
 // drive is attempt under the route's limits. A route that rests ends like one that was refused.
 func (q *question[In, Out]) drive(ctx context.Context, rt *Route[In, Out], late int64) (v any, o *outcome, err error) {
 	t, k := q.run.cfg.Traffic, roadKey{q.run.cfg.Action, q.Name, rt.Name}
-	rest, err := t.enter(ctx, k, limits{rt.AtOnce, rt.PerMinute}, q.run.waiting(rt.Timeout))
+	tk, rest, err := t.enter(ctx, k, limits{rt.AtOnce, rt.PerMinute}, q.run.waiting(rt.Name, rt.Timeout))
 	switch {
 	case err != nil:
 		return nil, &outcome{evidence: ledger.Evidence{State: ledger.NotSent}, again: aborted, err: err}, err
@@ -222,12 +223,12 @@ func (q *question[In, Out]) drive(ctx context.Context, rt *Route[In, Out], late 
 		o = rested(rest)
 		return nil, o, o.err
 	}
-	defer func() { q.run.rests(k, t.leave(k, o)) }()
+	defer func() { q.run.rests(k, t.leave(k, tk, o)) }()
 	return q.attempt(ctx, rt, late)
 }
 
 // waiting says why there is no use in waiting for a route any more.
-func (r *Run) waiting(timeout time.Duration) func() error {
+func (r *Run) waiting(route string, timeout time.Duration) func() error {
 	return func() error {
 		if err := r.cfg.Ended(); err != nil {
 			return r.stick(err)
@@ -235,8 +236,18 @@ func (r *Run) waiting(timeout time.Duration) func() error {
 		if left, draining := r.cfg.DrainLeft(); draining && left < timeout {
 			return r.stick(ErrStopping)
 		}
+		if time.Until(r.cfg.Lease.Deadline) < timeout {
+			return RetryIn(firstRest, fmt.Errorf("%w: route %s had no place before the run's deadline came near", ErrResting, route))
+		}
 		return nil
 	}
+}
+
+// Idle reports whether the run began no attempt.
+func (r *Run) Idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun == 0
 }
 
 func (r *Run) rests(k roadKey, rest time.Duration) {

@@ -45,7 +45,7 @@ func TestAtOnce(t *testing.T) {
 				if i == 3 { // before its turn
 					time.AfterFunc(time.Second, cancel)
 				}
-				rest, err := tr.enter(ctx, here, l, goesOn)
+				tk, rest, err := tr.enter(ctx, here, l, goesOn)
 				if i == 3 {
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("who gave up is told %v", err)
@@ -61,14 +61,14 @@ func TestAtOnce(t *testing.T) {
 				most.Store(max(most.Load(), under.Add(1)))
 				time.Sleep(10 * time.Second)
 				under.Add(-1)
-				tr.leave(here, answerOK)
+				tr.leave(here, tk, answerOK)
 			})
 		}
 		all.Wait()
 		if most.Load() != 2 || !slices.Equal(order, []int{0, 1, 2, 4, 5}) {
 			t.Errorf("at most %d were under way, in the order %v", most.Load(), order)
 		}
-		if r := tr.road(here); r.under != 0 || len(r.queue) != 0 {
+		if r := tr.roads[here]; r.under != 0 || len(r.queue) != 0 {
 			t.Errorf("at the end %d are under way and %d wait", r.under, len(r.queue))
 		}
 		// A turn that comes as its owner leaves goes on to the next.
@@ -76,9 +76,9 @@ func TestAtOnce(t *testing.T) {
 			tr.enter(t.Context(), here, l, goesOn)
 		}
 		gone, next := make(chan struct{}), make(chan struct{})
-		tr.road(here).queue = []chan struct{}{gone, next}
-		tr.leave(here, answerOK)
-		tr.drop(tr.road(here), gone)
+		tr.roads[here].queue = []chan struct{}{gone, next}
+		tr.leave(here, ticket{}, answerOK)
+		tr.drop(tr.roads[here], gone) // its turn has come
 		select {
 		case <-next:
 		default:
@@ -98,16 +98,16 @@ func TestWaitingEnds(t *testing.T) {
 			return nil
 		}
 		tr.enter(t.Context(), here, limits{atOnce: 1}, goesOn)
-		if _, err := tr.enter(t.Context(), here, limits{atOnce: 1}, ended); err != ErrStopping {
+		if _, _, err := tr.enter(t.Context(), here, limits{atOnce: 1}, ended); err != ErrStopping {
 			t.Errorf("waiting for a turn ended with %v", err)
 		}
-		tr.leave(here, answerOK)
+		tr.leave(here, ticket{}, answerOK)
 		tr.enter(t.Context(), here, limits{perMinute: 1}, goesOn)
-		if _, err := tr.enter(t.Context(), here, limits{perMinute: 1}, ended); err != ErrStopping {
+		if _, _, err := tr.enter(t.Context(), here, limits{perMinute: 1}, ended); err != ErrStopping {
 			t.Errorf("waiting for the next minute ended with %v", err)
 		}
-		tr.leave(here, answerOK)
-		if r := tr.road(here); r.under != 0 {
+		tr.leave(here, ticket{}, answerOK)
+		if r := tr.roads[here]; r.under != 0 {
 			t.Errorf("%d are under way", r.under)
 		}
 	})
@@ -137,11 +137,15 @@ func TestPerMinute(t *testing.T) {
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := NewTraffic()
-		try := func() time.Duration {
+		var tk ticket
+		try := func() (rest time.Duration) {
 			t.Helper()
-			rest, err := tr.enter(t.Context(), here, limits{}, goesOn)
+			got, rest, err := tr.enter(t.Context(), here, limits{}, goesOn)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if rest == 0 {
+				tk = got
 			}
 			return rest
 		}
@@ -150,11 +154,11 @@ func TestRests(t *testing.T) {
 			if rest := try(); rest != 0 {
 				t.Fatalf("the route rests for %s before", rest)
 			}
-			tr.leave(here, o)
+			tr.leave(here, tk, o)
 			if rest := try(); rest != want {
 				t.Fatalf("after %+v it rests for %s, want %s", o, rest, want)
 			} else if rest == 0 {
-				tr.leave(here, nil)
+				tr.leave(here, tk, nil)
 			}
 			time.Sleep(want)
 		}
@@ -169,20 +173,84 @@ func TestRests(t *testing.T) {
 		if rest := try(); rest != 0 {
 			t.Fatal("nobody may try it after its rest")
 		}
-		if rest := try(); rest != attention {
+		if rest := try(); rest < lastRest || rest > lastRest+attention {
 			t.Errorf("a second one may try it beside the first: rest %s", rest)
 		}
-		tr.leave(here, nil) // the one that tried sent nothing: the next tries
+		tr.leave(here, tk, nil) // the one that tried sent nothing: the next tries
 		ends(answerOK, 0)
-		if r := tr.road(here); r.strikes != 0 {
+		if r := tr.roads[here]; r.strikes != 0 {
 			t.Errorf("after an answer it has %d strikes", r.strikes)
 		}
 		ends(refusedAs("rate_limited", 0), time.Second)
 		ends(refusedAs("spend_limit", 0), 10*time.Minute)
 		other := here
 		other.route = "fallback"
-		if rest, _ := tr.enter(t.Context(), other, limits{}, goesOn); rest != 0 {
+		if _, rest, _ := tr.enter(t.Context(), other, limits{}, goesOn); rest != 0 {
 			t.Errorf("another route rests for %s", rest)
+		}
+	})
+}
+
+// TestBurst: of many attempts that were under way when the provider was overloaded one counts, whatever the others
+// are told; and none of them, ending late, lets a second one try.
+func TestBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := NewTraffic()
+		enter := func() (ticket, time.Duration) {
+			t.Helper()
+			tk, rest, err := tr.enter(t.Context(), here, limits{}, goesOn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tk, rest
+		}
+		var old []ticket
+		for range 10 {
+			tk, _ := enter()
+			old = append(old, tk)
+		}
+		for _, tk := range old[:7] {
+			tr.leave(here, tk, refusedAs("overloaded", 0))
+		}
+		tr.leave(here, old[7], answerOK) // of before
+		if r := tr.roads[here]; r.strikes != 1 || time.Until(r.until) != firstRest {
+			t.Errorf("a burst of refusals made %d strikes and a rest of %s", r.strikes, time.Until(r.until))
+		}
+		tr.leave(here, old[8], refusedAs("rate_limited", 10*time.Second)) // it knows better
+		if _, rest := enter(); rest != 10*time.Second {
+			t.Errorf("the route rests for %s, and its provider asked for 10s", rest)
+		}
+		time.Sleep(10 * time.Second)
+		probe, rest := enter()
+		if rest != 0 || !probe.probe {
+			t.Errorf("after the rest: %+v, rests %s", probe, rest)
+		}
+		tr.leave(here, old[9], answerOK)
+		if _, rest := enter(); rest == 0 {
+			t.Error("an attempt of before the rest, ending, let a second one try beside the first")
+		}
+		tr.leave(here, probe, answerOK)
+		if _, rest := enter(); rest != 0 {
+			t.Errorf("after an answer it rests for %s", rest)
+		}
+	})
+}
+
+// TestPaceOfThoseWhoGiveUp: turns are not given to who has left, so a route that is slow for its many callers
+// stays as fast as it may be.
+func TestPaceOfThoseWhoGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, began := NewTraffic(), time.Now()
+		tr.enter(t.Context(), here, limits{perMinute: 1}, goesOn)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() { tr.enter(ctx, here, limits{perMinute: 1}, goesOn) })
+		}
+		all.Wait()
+		if _, _, err := tr.enter(t.Context(), here, limits{perMinute: 1}, goesOn); err != nil || time.Since(began) != time.Minute {
+			t.Errorf("the next began after %s, %v", time.Since(began), err)
 		}
 	})
 }

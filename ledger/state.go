@@ -235,7 +235,7 @@ var table = []Transition{
 	{ID: "J18", Name: "run again", From: []State{Done, Failed, Cancelled}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{tokenNew, inputKept},
 		Sets: "generation+1, runs, panics and replays 0, carrier ledger, error, result and flag null, the token used; the old result is kept, answers that no result used become surplus"},
 	{ID: "J18r", Name: "retry", From: []State{Failed}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept, paidOnce},
-		Sets: "runs and panics 0, carrier ledger, error null; captured answers are used"},
+		Sets: "runs and panics 0, carrier ledger, error and flag null; captured answers are used"},
 	{ID: "J19", Name: "cancel", From: []State{Ready, Unknown}, To: Cancelled, By: []Actor{ByPerson},
 		Sets: "reason; open attempts closed as unknown, open_calls 0"},
 	{ID: "J19f", Name: "flag a running job", From: []State{Running}, By: []Actor{ByPerson}, Sets: "cancel flag"},

@@ -204,6 +204,18 @@ func retry(e *env) {
 	j.reopen(j.order(""))
 	j.again().send("extract")
 
+	// A flag of before is no matter of the retry.
+	j = e.run("flagged")
+	j.send("extract")
+	j.resolve(ledger.Cancel, 0)
+	j.release(outcome(), ledger.Unknown)
+	j.resolve(ledger.GiveUp, e.read(j.key).Fence)
+	again := j.order("")
+	again.DoublePay = true
+	j.reopen(again)
+	j.row(row{State: ledger.Ready, Fence: 2, Reserved: "0.01", Carrier: ledger.CarriedByLedger, Attempts: "unknown"})
+	j.again().send("extract")
+
 	// A poisonous answer gets as many tries as the first time.
 	j = e.run("poison")
 	j.send2("extract")

@@ -37,7 +37,7 @@ func (l *Ledger) Reopen(ctx context.Context, o ledger.Reopening) (ledger.Reopene
 	if o.Token != "" {
 		r.begin(o.Token)
 	}
-	r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = 0, 0, nil, ledger.CarriedByLedger, now
+	r.Cancel, r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = false, 0, 0, nil, ledger.CarriedByLedger, now
 	r.move(t, now, o.Who, o.Told(f))
 	return ledger.Reopened{State: r.State, Generation: r.Generation}, nil
 }
@@ -54,7 +54,7 @@ func (r *row) begin(token string) {
 	}
 	r.reruns = append(r.reruns, token)
 	r.Generation++
-	r.Replays, r.Cancel, r.Result = 0, false, nil
+	r.Replays, r.Result = 0, nil
 	r.DoneAt, r.Purged = time.Time{}, false
 }
 

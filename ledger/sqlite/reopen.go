@@ -44,7 +44,7 @@ func (t *tx) reopen(o ledger.Reopening) (ledger.Reopened, error) {
 			return ledger.Reopened{}, err
 		}
 	}
-	r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = 0, 0, nil, ledger.CarriedByLedger, t.now
+	r.Cancel, r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = false, 0, 0, nil, ledger.CarriedByLedger, t.now
 	r.move(rule, t.now, o.Who, o.Told(f))
 	return ledger.Reopened{State: r.State, Generation: r.Generation}, t.save(r)
 }
@@ -60,7 +60,7 @@ func (t *tx) begin(r *row, token string) error {
 		}
 	}
 	r.Generation++
-	r.Replays, r.Cancel, r.resultID, r.DoneAt = 0, false, ledger.ID{}, time.Time{}
+	r.Replays, r.resultID, r.DoneAt = 0, ledger.ID{}, time.Time{}
 	_, err := t.exec("reopen", r.Key.Tenant, r.ID)
 	return err
 }

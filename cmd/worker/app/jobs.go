@@ -142,6 +142,8 @@ func (r resolveCommand) Run(c *call) error {
 		return usagef("PO502 --reason is empty; whoever reads the history wants to know why")
 	}
 	switch {
+	case r.Call != "" && r.Result == "":
+		return usagef("PO502 --call says which call --result answers; a verdict without one is on all open calls")
 	case r.some() || r.All:
 		return r.many(c)
 	case r.Key == "":
