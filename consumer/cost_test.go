@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -207,5 +208,72 @@ func TestFoundAnswerThatIsKnown(t *testing.T) {
 			t.Errorf("the job cost %v", j.Cost)
 		}
 		m.want(t)
+	})
+}
+
+// costing books 7 for each answer.
+type costing struct{ ledger.Store }
+
+func (s costing) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, error) {
+	if e.State == ledger.Received && e.Cost == nil {
+		e.Cost, e.CostSource = new(ledger.Nano(7)), "computed"
+	}
+	return s.Store.Settle(ctx, id, e)
+}
+
+// A job fails with an answer, and goes on by a person's order in a way that does not need it.
+func TestWasteAfterRetry(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		other, fails := r.call, true
+		other.Name = "other"
+		reg := new(job.Registry)
+		job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call, other),
+			Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
+				if !fails {
+					return other.Run(ctx, j, in)
+				}
+				_, err := r.call.Run(ctx, j, in)
+				return "", job.Fail(errors.Join(errors.New("a bug"), err))
+			}})
+		var m told
+		r.send("1")
+		a := r.start("a", m.listen, func(c *consumer.Config) { c.Handlers, c.Store = reg, costing{c.Store} })
+		time.Sleep(time.Minute)
+		fails = false
+		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: key("1"), Reason: "r", Who: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		r.end(a)
+		if j := r.job("1"); j.State != ledger.Done || !j.Attempts[0].Surplus || j.Attempts[1].Surplus {
+			t.Errorf("the job is %s with %+v", j.State, j.Attempts)
+		}
+		m.want(t, "ask wasted 7")
+	})
+}
+
+// A duplicate of a job that was run again saves what one of its generations cost, which nobody adds up.
+func TestSavedAfterRerun(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		var saved []*ledger.Nano
+		r.send("1", "1")
+		a := r.start("a", func(c *consumer.Config) {
+			c.Store, c.Workers = costing{c.Store}, 1
+			c.Trace.Avoided = func(_, _ string, n *ledger.Nano) { saved = append(saved, n) }
+		})
+		time.Sleep(time.Minute)
+		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: key("1"), Token: "t", Reason: "r", Who: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		r.send("1")
+		time.Sleep(time.Hour)
+		r.end(a)
+		if j := r.job("1"); j.Generation != 2 || len(j.Attempts) != 2 {
+			t.Fatalf("%+v", j)
+		}
+		if len(saved) != 2 || saved[0] == nil || *saved[0] != 7 || saved[1] != nil {
+			t.Errorf("saved %v, want 7 and then what nobody knows", saved)
+		}
 	})
 }

@@ -84,7 +84,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
 			c.ack(ctx, w)
-			if run.MayWaste() {
+			if run.MayWaste() || w.held == nil { // runs before a person's order are not counted
 				c.wasted(ctx, w)
 			}
 			return ledger.Done, nil

@@ -237,8 +237,12 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) 
 		cause = ledger.Redelivered
 	}
 	w.log.InfoContext(ctx, "duplicate avoided", "cause", string(cause))
-	c.tally.add(w.request.Key.Tenant, w.handler.Name(), cause, claimed.Cost)
-	c.trace.avoided(w.job, string(cause), claimed.Cost)
+	cost := claimed.Cost
+	if claimed.Generation > 1 { // it is of all generations, and one of them is what another run would cost
+		cost = nil
+	}
+	c.tally.add(w.request.Key.Tenant, w.handler.Name(), cause, cost)
+	c.trace.avoided(w.job, string(cause), cost)
 	c.ack(ctx, w)
 }
 

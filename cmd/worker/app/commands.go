@@ -86,7 +86,7 @@ type unknownFilter struct {
 	Job       string        `help:"Only those of this job." placeholder:"NAME"`
 	Tenant    string        `help:"Only those of this tenant." placeholder:"T"`
 	OlderThan time.Duration `name:"older-than" help:"Only those that are unknown for longer, such as 2h." placeholder:"D"`
-	Limit     int           `help:"No more than so many are looked at, newest jobs first." default:"100" placeholder:"N"`
+	Limit     int           `help:"No more than so many, oldest jobs first." default:"100" placeholder:"N"`
 }
 
 func (f unknownFilter) some() bool { return f.Job != "" || f.Tenant != "" || f.OlderThan != 0 }
@@ -133,7 +133,7 @@ type retryCommand struct {
 	Job             string   `help:"All failed jobs of this name." placeholder:"NAME"`
 	Tenant          string   `help:"All failed jobs of this tenant." placeholder:"T"`
 	All             bool     `help:"All failed jobs."`
-	Limit           int      `help:"No more than so many, newest first." default:"100" placeholder:"N"`
+	Limit           int      `help:"Retry no more than so many, newest first." default:"100" placeholder:"N"`
 	DryRun          bool     `name:"dry-run" help:"Change nothing; show what would be made again."`
 	AcceptDoublePay bool     `name:"accept-double-pay" help:"Make calls again whose outcome nobody knows; without it such jobs are left."`
 	Reason          string   `help:"Why; kept in each job's history. Needed unless it is a dry run." placeholder:"TEXT"`

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/ledger"
@@ -27,9 +29,13 @@ func (r rerunCommand) Run(c *call) error {
 		order := ledger.Reopening{Key: j.Key, Token: r.Token, Reason: r.Reason, Who: c.person()}
 		done, err := store.Reopen(ctx, order)
 		if errors.Is(err, ledger.ErrState) && j.State == ledger.Unknown && r.AcceptDoublePay {
-			if done, err = r.cancelled(ctx, c, store, j); err == nil {
-				done, err = store.Reopen(ctx, order)
+			if !j.InputKept { // or it would be given up for nothing
+				return notReopened(r.Key, j, ledger.ErrNoInput)
 			}
+			if err := (resolveCommand{Key: r.Key, Reason: "to run it again: " + r.Reason}).giveUp(ctx, c, store, j); err != nil {
+				return err
+			}
+			done, err = store.Reopen(ctx, order)
 		}
 		if err != nil {
 			return notReopened(r.Key, j, err)
@@ -38,19 +44,13 @@ func (r rerunCommand) Run(c *call) error {
 			fmt.Fprintf(c.Stdout, "This token had the job run again before, and nothing happened now. The job is %s, in generation %d.\n", done.State, done.Generation)
 			return nil
 		}
-		fmt.Fprintf(c.Stdout, "The job is ready, as generation %d: the next worker makes all of its calls, and they are paid again (so far it cost %s). The earlier result is kept.\n",
+		fmt.Fprintf(c.Stdout, "The job is ready, as generation %d: the next worker makes all of its calls, and they are paid again (so far it cost %s).\n",
 			done.Generation, dollarsOr(j.Cost, "an unknown sum"))
+		if j.Result != nil {
+			fmt.Fprintln(c.Stdout, "The earlier result is kept.")
+		}
 		return nil
 	})
-}
-
-// cancelled ends an unknown job, so that it can be run again.
-func (r rerunCommand) cancelled(ctx context.Context, c *call, store ledger.Store, j ledger.Job) (none ledger.Reopened, err error) {
-	_, err = store.Resolve(ctx, ledger.Resolution{Key: j.Key, Fence: j.Fence, Action: ledger.Cancel, Reason: "to run it again: " + r.Reason, By: ledger.ByPerson, Who: c.person()})
-	if err == nil {
-		fmt.Fprintf(c.Stdout, "%d calls had been sent and their outcome stays unknown; they may be billed.\n", j.OpenCalls)
-	}
-	return none, err
 }
 
 // notReopened says why a job is not run again, and what to do.
@@ -81,24 +81,26 @@ func (r retryCommand) Run(c *call) error {
 	case r.Limit < 1:
 		return usagef("PO502 --limit %d: ask for at least one job", r.Limit)
 	}
-	return c.withLedger(func(ctx context.Context, _ *config.Config, store ledger.Store) error {
+	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
 		doc := retryDocument{DryRun: r.DryRun, Jobs: []retried{}}
-		err := r.each(ctx, store, func(j ledger.Job) error {
-			one, err := r.one(ctx, c, store, j)
+		doc.Summary.SavedUSD = new("0")
+		err := r.each(ctx, store, func(j ledger.Job) (bool, error) {
+			one, err := r.one(ctx, c, store, j, cfg.Retention.Result.Std())
 			if err == nil {
 				doc.add(one)
 			}
-			return err
+			doc.More = doc.Summary.Retried == r.Limit
+			return doc.More, err
 		})
 		return errors.Join(err, show(c, r.asJSON, doc, func(w io.Writer) error { return printRetried(w, doc) }), doc.verdict())
 	})
 }
 
-// each reads the jobs that are asked for.
-func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledger.Job) error) error {
+// each reads the jobs that are asked for, until do says that it is enough.
+func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledger.Job) (enough bool, err error)) error {
 	keys := r.Keys
 	if len(keys) == 0 {
-		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: ledger.Failed, Limit: r.Limit}) {
+		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: ledger.Failed, Limit: math.MaxInt32}) {
 			if err != nil {
 				return fmt.Errorf("listing failed jobs: %w", err)
 			}
@@ -107,29 +109,30 @@ func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledg
 	}
 	for _, k := range keys {
 		j, err := find(ctx, store, k)
-		if err == nil {
-			err = do(j)
-		}
 		if err != nil {
+			return err
+		}
+		if enough, err := do(j); enough || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// one retries a job, or says what that would do.
-func (r retryCommand) one(ctx context.Context, c *call, store ledger.Store, j ledger.Job) (retried, error) {
+// one retries a job, or says what that would do. kept is how long inputs are.
+func (r retryCommand) one(ctx context.Context, c *call, store ledger.Store, j ledger.Job, kept time.Duration) (retried, error) {
 	x := forecast(j)
 	switch {
 	case j.State != ledger.Failed:
 		x.Verdict = notFailed
 	case x.MaybePaidTwice > 0 && !r.AcceptDoublePay:
 		x.Verdict = needsLeave
+	case r.DryRun && (!j.InputKept || time.Since(j.UpdatedAt) > kept):
+		x.Verdict = inputGone
+	case r.DryRun:
+		x.Verdict = wouldRetry
 	}
-	if x.Verdict != "" || r.DryRun {
-		if x.Verdict == "" {
-			x.Verdict = wouldRetry
-		}
+	if x.Verdict != "" {
 		return x, nil
 	}
 	_, err := store.Reopen(ctx, ledger.Reopening{Key: j.Key, DoublePay: r.AcceptDoublePay, Reason: r.Reason, Who: c.person()})

@@ -55,7 +55,7 @@ func TestRerunUnknown(t *testing.T) {
 	if s := w.state(ticketKey); s != "unknown" {
 		t.Errorf("a refused order made the job %s", s)
 	}
-	if out := w.must("", append(order, "--accept-double-pay")...); !strings.Contains(out, "they may be billed") || !strings.Contains(out, "generation 2") {
+	if out := w.must("", append(order, "--accept-double-pay")...); !strings.Contains(out, "may be billed") || !strings.Contains(out, "generation 2") {
 		t.Errorf("rerun says\n%s", out)
 	}
 	w.finishes(ms, 2)

@@ -20,15 +20,17 @@ const (
 type retryDocument struct {
 	DryRun  bool      `json:"dry_run"` // nothing was changed
 	Jobs    []retried `json:"jobs"`
+	More    bool      `json:"more"` // --limit was reached: there may be more
 	Summary struct {
-		Retried        int    `json:"retried"` // or, in a dry run, would be
-		Left           int    `json:"left"`
-		AnswersKept    int    `json:"answers_kept"`
-		CallsAgain     int    `json:"calls_again"`
-		MaybePaidTwice int    `json:"maybe_paid_twice"`
-		SavedUSD       string `json:"saved_usd"`
+		Retried        int     `json:"retried"` // or, in a dry run, would be
+		Left           int     `json:"left"`
+		AnswersKept    int     `json:"answers_kept"`
+		CallsAgain     int     `json:"calls_again"`
+		MaybePaidTwice int     `json:"maybe_paid_twice"`
+		SavedUSD       *string `json:"saved_usd"` // null: not known of all answers that are kept
 	} `json:"summary"`
-	saved ledger.Nano
+	saved    ledger.Nano
+	unpriced bool
 }
 
 type retried struct {
@@ -96,8 +98,11 @@ func (d *retryDocument) add(x retried) {
 		s.CallsAgain += x.CallsAgain
 		s.MaybePaidTwice += x.MaybePaidTwice
 		d.saved += x.saved
+		d.unpriced = d.unpriced || x.SavedUSD == nil
 	}
-	s.SavedUSD = d.saved.String()
+	if s.SavedUSD = usd(&d.saved); d.unpriced {
+		s.SavedUSD = nil
+	}
 }
 
 // verdict is an error where a job that was to be retried is left.
@@ -121,12 +126,15 @@ func printRetried(w io.Writer, d retryDocument) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if d.More {
+		fmt.Fprintf(w, "--limit is reached: there may be more failed jobs.\n")
+	}
 	s, would := d.Summary, ""
 	if d.DryRun {
 		would = "would be "
 	}
-	_, err := fmt.Fprintf(w, "%d jobs %sretried, %d left. %d answers are kept ($%s is not paid again); %d calls that had been made are made again, %d of them without knowing whether they were paid. Calls that were never made come on top.\n",
-		s.Retried, would, s.Left, s.AnswersKept, s.SavedUSD, s.CallsAgain, s.MaybePaidTwice)
+	_, err := fmt.Fprintf(w, "%d jobs %sretried, %d left. %d answers are kept (%s USD is not paid again); %d calls that had been made are made again, %d of them without knowing whether they were paid. Calls that were never made come on top.\n",
+		s.Retried, would, s.Left, s.AnswersKept, text(s.SavedUSD), s.CallsAgain, s.MaybePaidTwice)
 	return err
 }
 

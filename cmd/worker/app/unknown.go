@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +16,7 @@ import (
 
 type unknownDocument struct {
 	Unknown []unknownJob `json:"unknown"` // those that are unknown for longest first
+	More    bool         `json:"more"`    // --limit left some out
 	Summary struct {
 		Jobs        int    `json:"jobs"`
 		Calls       int    `json:"calls"`
@@ -45,27 +47,32 @@ func (f unknownFilter) check() error {
 	return nil
 }
 
-// jobs are those that are meant, the oldest unknown first.
-func (f unknownFilter) jobs(ctx context.Context, store ledger.Store) ([]ledger.Job, error) {
+// jobs are those that are meant, the oldest unknown first; more: --limit left some out.
+func (f unknownFilter) jobs(ctx context.Context, store ledger.Store) (jobs []ledger.Job, more bool, err error) {
 	var keys []ledger.Key
-	for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: f.Tenant, Action: f.Job, State: ledger.Unknown, Limit: f.Limit}) {
+	for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: f.Tenant, Action: f.Job, State: ledger.Unknown, Limit: math.MaxInt32}) {
 		if err != nil {
-			return nil, fmt.Errorf("listing unknown jobs: %w", err)
+			return nil, false, fmt.Errorf("listing unknown jobs: %w", err)
 		}
-		keys = append(keys, j.Key)
+		if time.Since(j.CreatedAt) >= f.OlderThan { // it is not unknown for longer than it is there
+			keys = append(keys, j.Key)
+		}
 	}
-	var jobs []ledger.Job
-	for _, k := range keys {
+	for _, k := range slices.Backward(keys) { // they came newest first
 		j, err := find(ctx, store, k.Text)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		if j.State == ledger.Unknown && time.Since(unknownSince(j)) >= f.OlderThan {
-			jobs = append(jobs, j)
+		if j.State != ledger.Unknown || time.Since(unknownSince(j)) < f.OlderThan {
+			continue
 		}
+		if more = len(jobs) == f.Limit; more {
+			break
+		}
+		jobs = append(jobs, j)
 	}
 	slices.SortStableFunc(jobs, func(a, b ledger.Job) int { return unknownSince(a).Compare(unknownSince(b)) })
-	return jobs, nil
+	return jobs, more, nil
 }
 
 // unknownSince is when the job became unknown, by its history.
@@ -96,7 +103,8 @@ func (u unknownCommand) Run(c *call) error {
 func unknowns(ctx context.Context, cfg *config.Config, store ledger.Store, f unknownFilter) (unknownDocument, error) {
 	doc := unknownDocument{Unknown: []unknownJob{}}
 	doc.Summary.ReservedUSD = ledger.Nano(0).String()
-	jobs, err := f.jobs(ctx, store)
+	jobs, more, err := f.jobs(ctx, store)
+	doc.More = more
 	for _, j := range jobs {
 		h, _ := registry(cfg).Lookup(j.Action)
 		x := unknownJob{Key: j.Key.Text, Job: j.Action, Tenant: j.Key.Tenant, Since: instant(unknownSince(j)),
@@ -137,6 +145,9 @@ func printUnknown(w io.Writer, d unknownDocument) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if d.More {
+		fmt.Fprintln(w, "--limit is reached: there are more, which are unknown for less long.")
 	}
 	_, err := fmt.Fprintf(w, "%d jobs with %d calls that may have been paid, $%s at most as far as it was reckoned.\n", d.Summary.Jobs, d.Summary.Calls, d.Summary.ReservedUSD)
 	return err
@@ -179,7 +190,7 @@ func (r resolveCommand) many(c *call) error {
 			fmt.Fprintln(c.Stdout, "Nothing is changed. These would be resolved:")
 			return printUnknown(c.Stdout, doc)
 		}
-		jobs, err := r.jobs(ctx, store)
+		jobs, more, err := r.jobs(ctx, store)
 		if err != nil {
 			return err
 		}
@@ -193,6 +204,9 @@ func (r resolveCommand) many(c *call) error {
 			}
 		}
 		fmt.Fprintf(c.Stdout, "%d unknown jobs resolved, %d left.\n", len(jobs)-left, left)
+		if more {
+			fmt.Fprintln(c.Stdout, "--limit is reached: there are more.")
+		}
 		if left > 0 {
 			return fmt.Errorf("PO522 %d of %d unknown jobs were not resolved; the lines above say why", left, len(jobs))
 		}
