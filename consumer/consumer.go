@@ -20,6 +20,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -39,6 +40,8 @@ type Consumer struct {
 	slots *slots
 	acks  *recent
 
+	traffic *job.Traffic // of all runs
+
 	worker   atomic.Pointer[ledger.WorkerID]
 	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
 	drainEnd atomic.Pointer[time.Time] // when paid calls are given up; nil: not draining
@@ -48,8 +51,9 @@ type Consumer struct {
 	waiting int                        // of these, deliveries that have no slot
 	orphans map[ledger.Key][]ledger.ID // tokens of claims that got no answer
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
-	gone    map[string]bool            // what jobs cannot be run for, as it was logged
+	said    map[string]bool            // what is logged once
 
+	unread     int            // the sweeper's own: listed jobs that it could not read the last time
 	wake       chan struct{}  // the keeper has something new to keep
 	nextKeep   atomic.Int64   // when the keeper wakes by itself, in Unix nanoseconds
 	renewDue   atomic.Bool    // the keeper should renew at once
@@ -59,7 +63,6 @@ type Consumer struct {
 	hurry      chan struct{}  // closed: the drain waits no longer
 	hurryOnce  sync.Once
 	deadOnce   sync.Once // it was said that there is no dead-letter queue
-	unpriced   sync.Map  // providers and models whose cost nobody knows, which was said
 }
 
 // Status is what a readiness probe wants to know.
@@ -75,8 +78,8 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
-		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), gone: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{})}
+	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
+		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{})}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)

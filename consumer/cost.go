@@ -2,20 +2,19 @@ package consumer
 
 import (
 	"context"
-	"strings"
 
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/prices"
 )
 
-// price is what a call cost. nil: nobody knows, which is logged once for each model.
+// price is what a call cost. nil: nobody knows, which is logged once for each model and reason.
 func (c *Consumer) price(call prices.Call) *ledger.Nano {
 	cost, err := c.cfg.Prices.Cost(call)
 	if err == nil {
 		return &cost
 	}
-	if _, again := c.unpriced.LoadOrStore(strings.ToLower(call.Provider)+" "+call.Model, true); !again {
-		c.log.Warn("cost not known; said once for each model", "provider", call.Provider, "model", call.Model, "answered", call.Answered, "error", err)
+	if c.first(err.Error()) {
+		c.log.Warn("cost not known; said once for each model and reason", "provider", call.Provider, "model", call.Model, "answered", call.Answered, "usage", call.Usage, "error", err)
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/paidonce/paidonce/prices"
 )
 
-// What nobody can price costs nil, and is warned of once for each model.
+// What nobody can price costs nil, and is warned of once for each model and reason.
 func TestPriceWarnsOnce(t *testing.T) {
 	var out bytes.Buffer
-	c := &Consumer{cfg: Config{}.withDefaults(), log: slog.New(slog.NewTextHandler(&out, nil))}
+	c := &Consumer{cfg: Config{}.withDefaults(), said: make(map[string]bool), log: slog.New(slog.NewTextHandler(&out, nil))}
 	call := prices.Call{Provider: "openai", Model: "gpt-5-mini", At: prices.AsOf, Usage: prices.Usage{In: 1000, Out: 10}}
 	if cost := c.price(call); cost == nil || *cost != 270_000 || out.Len() > 0 {
 		t.Errorf("cost %v, log %s", cost, &out)

@@ -20,7 +20,11 @@ type told struct{ lines []string }
 
 func (m *told) listen(c *consumer.Config) {
 	c.Trace.Found = func(name string, s job.Seen) {
-		m.lines = append(m.lines, fmt.Sprintf("%s found %s/%s %s %d surplus %t", name, s.Provider, s.Model, s.State, *s.Cost, s.Surplus))
+		cost := "unknown" // a trace that panics would be logged alone
+		if s.Cost != nil {
+			cost = fmt.Sprint(*s.Cost)
+		}
+		m.lines = append(m.lines, fmt.Sprintf("%s found %s/%s %s %s surplus %t", name, s.Provider, s.Model, s.State, cost, s.Surplus))
 	}
 	c.Trace.Wasted = func(name string, cost ledger.Nano) {
 		m.lines = append(m.lines, fmt.Sprintf("%s wasted %d", name, cost))
@@ -62,7 +66,7 @@ func TestFoundAnswerIsBooked(t *testing.T) {
 		if j.Cost == nil || *j.Cost != 2_000_000 || *e.Cost != 2_000_000 || e.CostSource != "computed" || e.ObjectID != "resp_1" || *e.Usage.In != 1000 || *e.Usage.Cached != 5 || *e.Usage.Out != 100 {
 			t.Errorf("the job cost %v, its attempt has %+v", j.Cost, e)
 		}
-		m.want(t, "ask found openai/m1 received 2000000 surplus false")
+		m.want(t, "ask found openai/m1 received 0.002 surplus false")
 	})
 }
 
@@ -125,5 +129,37 @@ func TestWasteIsTold(t *testing.T) {
 		if reads.Load() != 1 {
 			t.Errorf("jobs were read %d times, want once", reads.Load())
 		}
+	})
+}
+
+// outrun is a ledger to which a sender brings each answer just before a reconciler does.
+type outrun struct{ ledger.Store }
+
+func (s outrun) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, error) {
+	if e.By == ledger.ByReconciler && e.State == ledger.Received {
+		first := e
+		first.By, first.Cost, first.CostSource = ledger.BySender, new(ledger.Nano(7)), "computed"
+		if _, err := s.Store.Settle(ctx, id, first); err != nil {
+			return ledger.Settled{}, err
+		}
+	}
+	return s.Store.Settle(ctx, id, e)
+}
+
+// An answer that its sender brought, late, just before a reconciler found it is told of by the sender alone.
+func TestFoundAnswerThatIsKnown(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.prov.script = firstIsLost
+		r.call.Reconcile = func(context.Context, job.Open) (string, job.Finding, error) { return "answer to 1", job.Happened, nil }
+		var m told
+		r.send("1")
+		a := r.start("a", m.listen, func(c *consumer.Config) { c.Store = outrun{c.Store} })
+		time.Sleep(time.Hour)
+		r.end(a)
+		r.want("1", done1)
+		if j := r.job("1"); j.Cost == nil || *j.Cost != 7 {
+			t.Errorf("the job cost %v", j.Cost)
+		}
+		m.want(t)
 	})
 }

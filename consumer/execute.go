@@ -40,12 +40,15 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *late
 	return again
 }
 
+// resting is the class of a run that sent nothing since every route of a call rests.
+const resting = "resting"
+
 func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
 	return job.NewRun(job.RunConfig{
 		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
-		Saw: func(s job.Seen) { c.trace.called(w.job, s) },
+		Action: w.job, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 }
 
@@ -115,6 +118,8 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		c.ack(ctx, w)
 	case rel.State == ledger.Unknown:
 		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
+	case o.Error.Class == resting:
+		return rel.State, &later{in: rel.RetryIn, unused: true}
 	case o.GiveBack: // for another worker: this one drains, has lost its lease, or lacks a key
 		c.nack(ctx, w, rel.RetryIn, true)
 	default:
@@ -171,6 +176,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, err error) ledger.Outco
 		o.GiveBack, o.Error.Class = true, "drain"
 	case errors.Is(err, job.ErrHeld), errors.Is(err, ledger.ErrOpen):
 		o.GiveBack, o.Error.Class = true, "held"
+	case errors.Is(err, job.ErrResting):
+		o.GiveBack, o.Error.Class, o.RetryIn = true, resting, in
 	case errors.Is(err, ledger.ErrKey):
 		o.GiveBack, o.Error.Class, o.RetryIn = true, "encryption_key", keyWait
 	case errors.Is(err, job.ErrCancelled):

@@ -139,6 +139,40 @@ func TestSweepsGoOnPastWhatCannotBeRead(t *testing.T) {
 	})
 }
 
+// unread is a ledger of which this worker can read the inputs of one job alone.
+type unread struct {
+	ledger.Store
+	but ledger.Key
+}
+
+func (u unread) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
+	due, err := u.Store.Due(ctx, n, grace, actions...)
+	for i := range due {
+		if due[i].Key != u.but {
+			due[i].Input, due[i].Fault = nil, errors.New("another worker's key")
+		}
+	}
+	return due, err
+}
+
+// Several batches of jobs that a worker cannot read do not hide the one behind them that it can.
+func TestWhatCannotBeReadHidesNobody(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		const jobs = 350
+		for i := range jobs {
+			r.carry(fmt.Sprint(i))
+		}
+		r.carry("last")
+		a := r.start("a", func(cfg *consumer.Config) { cfg.Store = unread{cfg.Store, key("last")} })
+		time.Sleep(10 * time.Minute)
+		r.want("last", done1)
+		for i := range jobs {
+			r.want(fmt.Sprint(i), want{state: ledger.Ready})
+		}
+		r.end(a)
+	})
+}
+
 // bare is a ledger that keeps no inputs, as of messages that are too large.
 type bare struct{ ledger.Store }
 

@@ -156,7 +156,7 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 	defer cancel()
 	settled, err := c.store.Settle(sctx, ledger.AttemptID{Tenant: a.Lease.Key.Tenant, Job: a.Lease.Job, ID: at.ID}, e)
 	switch {
-	case err == nil && e.State == ledger.Received:
+	case err == nil && e.State == ledger.Received && !settled.Known:
 		c.trace.found(a.Action, job.Seen{Call: at.Call.Name, Route: at.Route, Provider: at.Provider, Model: at.Model, State: e.State, Class: e.Class,
 			Usage: e.Usage, Cost: e.Cost, Surplus: settled.Surplus})
 		return found.Finding.String()

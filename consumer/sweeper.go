@@ -14,6 +14,8 @@ import (
 // sweepBatch bounds what one look at the ledger takes on.
 const (
 	sweepBatch = 100
+	// unreadMost bounds what is listed beside it of jobs that another worker can read.
+	unreadMost = 5000
 	// soon is when the next look comes where there is more to do than one brings, and
 	// bounds the first: what waited while no worker was there should not wait for a tick too.
 	soon = time.Second
@@ -62,7 +64,7 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 	}
 	unheard, started := c.takeUnheard(), false
 	for i, s := range append(unheard, due...) {
-		if s.Fault != nil && !errors.Is(s.Fault, ledger.ErrDamaged) {
+		if forOthers(s) {
 			if c.first(s.Fault.Error()) {
 				c.log.WarnContext(ctx, "jobs that wait are left to others", "job", s.Action, "key", s.Key.Text, "error", s.Fault)
 			}
@@ -79,10 +81,23 @@ func (c *Consumer) sweepOnce(ctx, paid context.Context) (more bool) {
 	return started && len(due) >= sweepBatch // of those that were left to others none ends here
 }
 
+// forOthers: this worker cannot read the job's input, and another one can.
+func forOthers(s ledger.Stored) bool { return s.Fault != nil && !errors.Is(s.Fault, ledger.ErrDamaged) }
+
 // due lists whatever waits, so that jobs nobody has a handler for are told of. Where they
-// fill the list, it is asked again for the ones that this worker can run.
-func (c *Consumer) due(ctx context.Context) ([]ledger.Stored, error) {
-	due, err := c.store.Due(ctx, sweepBatch, c.cfg.Grace)
+// fill the list, it is asked again for the ones that this worker can run. Those that it could not read
+// the last time are listed beside as many as ever, up to a limit, and do not hide who is behind them.
+func (c *Consumer) due(ctx context.Context) (due []ledger.Stored, err error) {
+	n := sweepBatch + min(c.unread, unreadMost)
+	defer func() {
+		c.unread = 0
+		for _, s := range due {
+			if forOthers(s) {
+				c.unread++
+			}
+		}
+	}()
+	due, err = c.store.Due(ctx, n, c.cfg.Grace)
 	all := len(due)
 	due = slices.DeleteFunc(due, func(s ledger.Stored) bool {
 		_, ok := c.cfg.Handlers.Lookup(s.Action)
@@ -91,10 +106,10 @@ func (c *Consumer) due(ctx context.Context) ([]ledger.Stored, error) {
 		}
 		return !ok
 	})
-	if all < sweepBatch || len(due) == all {
+	if all < n || len(due) == all {
 		return due, err
 	}
-	return c.store.Due(ctx, sweepBatch, c.cfg.Grace, c.cfg.Handlers.Names()...)
+	return c.store.Due(ctx, n, c.cfg.Grace, c.cfg.Handlers.Names()...)
 }
 
 // takeUnheard takes the jobs whose claims may have been granted without an answer: the
@@ -120,12 +135,12 @@ func (c *Consumer) noHandler(ctx context.Context, name string) {
 	}
 }
 
-// first reports whether what this worker cannot run for is new.
+// first reports whether this is said for the first time.
 func (c *Consumer) first(why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.gone[why]
-	c.gone[why] = true
+	known := c.said[why]
+	c.said[why] = true
 	return !known
 }
 

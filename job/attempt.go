@@ -35,6 +35,7 @@ type outcome struct {
 	again    again           // what the call may do next, when there is no answer
 	wait     time.Duration   // the provider's Retry-After; 0: none
 	err      error           // what to tell the user; nil when received
+	rested   bool            // the route was not tried at all
 	surplus  bool            // received, and the job did not need it any more
 }
 
@@ -178,7 +179,9 @@ func (a *Attempt) capture(ctx context.Context, o outcome) {
 	if err != nil {
 		o.err = errors.Join(o.err, fmt.Errorf("recording what call %s got: %w", a.spec.Call.Name, err))
 		o.evidence.State, o.evidence.Class = ledger.Sent, "unrecorded"
-		o.evidence.Cost, o.evidence.CostSource = nil, "" // it is not booked
+	}
+	if err != nil || s.Known {
+		o.evidence.Cost, o.evidence.CostSource = nil, "" // it is not booked by this
 	}
 	if o.surplus = s.Surplus; o.surplus {
 		a.run.cfg.Log.WarnContext(ctx, "paid answer not needed any more", "call", a.spec.Call.Name, "attempt_id", a.spec.ID.String())

@@ -44,8 +44,14 @@ type Route[In, Out any] struct {
 	Model    string
 	// Timeout bounds one attempt, from the connection to the last byte. Required.
 	Timeout time.Duration
-	// Reserve is an upper bound of one attempt's cost, held against the job's
-	// budget until the real cost is known. 0: nothing is held.
+	// AtOnce bounds the attempts that this process has under way on the route, of all jobs of the name;
+	// whoever comes later waits, in order, without having sent anything. 0: no bound.
+	AtOnce int
+	// PerMinute bounds how many attempts this process begins on it a minute, evenly spaced. 0: no bound.
+	PerMinute int
+	// Reserve is an upper bound of one attempt's cost, held against the job's budget until the real cost is
+	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
+	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
 	// Free says that what is done under Attempt.Sent costs nothing: its cost is on record as 0. Else
 	// nobody knows it. It changes nothing for requests by Attempt.HTTP, which are priced by their answers.
@@ -197,7 +203,7 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 		for n := 0; ; n++ {
 			var v any
 			var err error
-			v, o, err = q.attempt(ctx, rt, late)
+			v, o, err = q.drive(ctx, rt, late)
 			if o == nil || o.evidence.State == ledger.Received || o.again == aborted || o.again == relook {
 				return v, o, err
 			}
@@ -205,7 +211,7 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 				return nil, o, fmt.Errorf("%w: route %s: %w", q.run.stick(ErrHeld), rt.Name, o.err)
 			}
 			errs = append(errs, fmt.Errorf("route %s: %w", rt.Name, o.err))
-			if !q.Retry.wait(ctx, n, o) {
+			if o.rested && i < len(q.Routes)-1 || !q.Retry.wait(ctx, n, o) {
 				break
 			}
 		}
@@ -238,8 +244,9 @@ func (q *question[In, Out]) replayed(ctx context.Context) bool {
 // on one of them the job is to be tried again, and it is permanent when it helps on none.
 func exhausted(call string, ends []*outcome, errs []error) error {
 	err := fmt.Errorf("call %s has no answer: %w", call, errors.Join(errs...))
-	in, again := time.Duration(0), false
+	in, again, rested := time.Duration(0), false, true
 	for _, o := range ends {
+		rested = rested && o.rested
 		wait := o.wait
 		switch {
 		case o.evidence.State == ledger.Sent: // a replay is on record; the next run makes it
@@ -253,8 +260,11 @@ func exhausted(call string, ends []*outcome, errs []error) error {
 			in, again = wait, true
 		}
 	}
-	if !again {
+	switch {
+	case !again:
 		return Fail(err)
+	case rested:
+		err = fmt.Errorf("%w: %w", ErrResting, err)
 	}
 	return RetryIn(in, err)
 }

@@ -148,17 +148,29 @@ func (l late) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence
 	return s, err
 }
 
+// outrun is a ledger to which somebody else has brought each answer already.
+type outrun struct{ *fake }
+
+func (o outrun) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, error) {
+	s, err := o.fake.Settle(ctx, id, e)
+	s.Known = true
+	return s, err
+}
+
 // TestSeenCost: who counts money is told what was booked, whether it was wasted, and nothing that is not
 // on record.
 func TestSeenCost(t *testing.T) {
 	ms := model(t, modelserver.Options{})
 	lost := &fake{onSettle: func(int, ledger.Evidence) error { return ledger.ErrRequest }}
+	better := &fake{onSettle: func(int, ledger.Evidence) error { return ledger.ErrState }}
 	for name, c := range map[string]struct {
 		ledger ledger.Ledger
 		want   string
 	}{
 		"booked": {&fake{}, "received, surplus false, cost known"}, "wasted": {late{&fake{}}, "received, surplus true, cost known"},
-		"not on record": {lost, "sent, surplus false, cost unknown"},
+		"not on record":          {lost, "sent, surplus false, cost unknown"},
+		"booked by another":      {outrun{&fake{}}, "received, surplus false, cost unknown"},
+		"something better known": {better, "received, surplus false, cost unknown"},
 	} {
 		var seen []Seen
 		j := priced(t, c.ledger)

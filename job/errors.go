@@ -21,6 +21,9 @@ var (
 	// ErrStopping: the worker is draining and the call would not end in time. The
 	// job is given back and the run does not count.
 	ErrStopping = errors.New("PO314 the worker is stopping")
+	// ErrResting: all routes of a call rest, since their providers said that they are overloaded or that a quota is
+	// used up. Nothing was sent, and the run does not count. It is not sticky.
+	ErrResting = errors.New("PO346 every route rests; nothing was sent")
 	// ErrCancelled: a person cancelled the job.
 	ErrCancelled = errors.New("PO315 the job was cancelled")
 )

@@ -38,6 +38,9 @@ type RunConfig struct {
 	Number int           // of this run, from 1
 	Who    string        // the worker, for the history
 	Origin ledger.Origin // of the message
+	Action string        // the job's name
+	// Traffic is what this process knows of its routes, shared by all runs. nil: of this run alone.
+	Traffic *Traffic
 
 	// Paid is what paid calls live under: it ends when the worker's drain time is
 	// over, and not when the lease is lost, since a call under way is paid either
@@ -93,6 +96,9 @@ func NewRun(cfg RunConfig) *Run {
 	}
 	if cfg.DrainLeft == nil {
 		cfg.DrainLeft = func() (time.Duration, bool) { return 0, false }
+	}
+	if cfg.Traffic == nil {
+		cfg.Traffic = NewTraffic()
 	}
 	if cfg.Price == nil {
 		cfg.Price = func(prices.Call) *ledger.Nano { return nil }
@@ -235,8 +241,10 @@ func (r *Run) keep(ctx context.Context, id ledger.ID, e ledger.Evidence) (ledger
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		s, err := r.settle(ctx, aid, e)
 		switch {
-		case err == nil || errors.Is(err, ledger.ErrState):
-			return s, nil // ErrState: known already, and at least as well
+		case err == nil:
+			return s, nil
+		case errors.Is(err, ledger.ErrState): // something at least as good is
+			return ledger.Settled{Known: true}, nil
 		case errors.Is(err, ledger.ErrRequest):
 			return s, err
 		case errors.Is(err, ledger.ErrNotFound):

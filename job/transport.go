@@ -113,6 +113,7 @@ func (g *guard) prepare(req *http.Request) (*exchange, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PO368 the request's body cannot be read; nothing was sent: %w", err)
 	}
+	g.a.reckon(body)
 	x := newExchange(g.a, req)
 	x.gate = newSendGate(x.ctx, g.a)
 	if x.wire, err = newWire(g.a.run.cfg.Wire, x.gate, req.URL); err != nil {

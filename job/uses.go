@@ -98,6 +98,8 @@ func (c Call[In, Out]) info() CallInfo {
 			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: a route needs a Name and a Do", c.Name))
 		case r.Timeout <= 0:
 			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: route %s needs a Timeout", c.Name, r.Name))
+		case r.AtOnce < 0 || r.PerMinute < 0:
+			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: route %s has a negative AtOnce or PerMinute", c.Name, r.Name))
 		case seen[r.Name]:
 			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: route %s is listed twice", c.Name, r.Name))
 		}

@@ -90,6 +90,7 @@ type Looked struct {
 type Settled struct {
 	Job     State // the job's state afterwards
 	Surplus bool  // the answer is kept, and its cost wasted: the job did not need it
+	Known   bool  // another kind of actor had reported the same outcome before; nothing was booked
 }
 
 // Result is the end of a job that went well.

@@ -45,6 +45,9 @@ var (
 	ErrRequest = errors.New("PO214 request is not valid")
 	// ErrTooLarge: a body is larger than MaxBody. It is an ErrRequest too.
 	ErrTooLarge error = tooLarge{}
+	// ErrDoublePay: calls of the job were closed without a known outcome. They may have been paid, and
+	// would be made again.
+	ErrDoublePay = errors.New("PO219 calls that may have been paid would be made again")
 	// ErrDamaged: a stored body is not as it was written. Nothing of it is returned.
 	ErrDamaged = errors.New("PO216 stored body is damaged")
 	// ErrKey: a stored body is sealed with a key that this program does not have, or has another secret for.

@@ -165,6 +165,7 @@ type Store interface {
 	Ledger
 	Workers
 	Reconciler
+	Reopener
 	Reader
 	Purger
 }

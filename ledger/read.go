@@ -31,8 +31,15 @@ type Job struct {
 
 	Result   *Result      // Job only; nil: none, or purged
 	Purged   bool         // done, and the result is past its retention
+	Earlier  []Earlier    // Job only: what is kept of earlier generations, oldest first
 	Attempts []AttemptRow // Job only, in the order of their gates
 	History  []Event      // Job only, oldest first
+}
+
+// Earlier is the result of a generation before the job's present one.
+type Earlier struct {
+	Generation int
+	Result     Result
 }
 
 // AttemptRow is an attempt as people and reconcilers see it.

@@ -102,7 +102,11 @@ type Facts struct {
 	Owned      bool // a live reconciler owns the unknown job
 	Attempt    AttemptState
 	Settleable bool // J9: the sender, a person, or a lookup issued after the settle window
-	Past       bool // the job has not changed for longer than the retention that is asked about
+	TokenUsed  bool // the person's token was used for this job before
+	// UnknownCalls are the calls of this generation that have an attempt closed as unknown, and no answer.
+	UnknownCalls int
+	DoublePay    bool // a person allows paying these twice
+	Past         bool // the job has not changed for longer than the retention that is asked about
 }
 
 // Guard is one condition of a transition. Its name is used in audits and in
@@ -168,12 +172,13 @@ var (
 	unreceived = Guard{"not_received", func(f Facts) bool { return f.Attempt != Received }}
 	settleable = Guard{"definite", func(f Facts) bool { return f.Settleable }}
 	past       = Guard{"past_retention", func(f Facts) bool { return f.Past }}
+	tokenNew   = Guard{"token_unused", func(f Facts) bool { return !f.TokenUsed }}
+	paidOnce   = Guard{"no_call_twice", func(f Facts) bool { return f.UnknownCalls == 0 || f.DoublePay }}
 	openOrLeft = Guard{"sent_or_unknown", func(f Facts) bool { return f.Attempt == Sent || f.Attempt == UnknownAttempt }}
 )
 
 // Transitions is the table that every ledger obeys: the memory ledger evaluates
-// it, the SQL ledgers repeat it and are compared with the memory one. Rows that
-// come with later features keep their numbers (J18, J18r).
+// it, the SQL ledgers repeat it and are compared with the memory one.
 func Transitions() []Transition { return table }
 
 // Row returns the transition with that id; it panics on an unknown one, which is
@@ -227,6 +232,10 @@ var table = []Transition{
 		Sets:   "as J16; the run goes on"},
 	{ID: "J17", Name: "give up", From: []State{Unknown}, To: Failed, By: []Actor{ByReconciler, ByPerson},
 		Guards: []Guard{fence}, Sets: "reason; open attempts closed as unknown, open_calls 0; the reserve stays"},
+	{ID: "J18", Name: "run again", From: []State{Done, Failed, Cancelled}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{tokenNew, inputKept},
+		Sets: "generation+1, runs, panics and replays 0, carrier ledger, error, result and flag null, the token used; the old result is kept, answers that no result used become surplus"},
+	{ID: "J18r", Name: "retry", From: []State{Failed}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept, paidOnce},
+		Sets: "runs and panics 0, carrier ledger, error null; captured answers are used"},
 	{ID: "J19", Name: "cancel", From: []State{Ready, Unknown}, To: Cancelled, By: []Actor{ByPerson},
 		Sets: "reason; open attempts closed as unknown, open_calls 0"},
 	{ID: "J19f", Name: "flag a running job", From: []State{Running}, By: []Actor{ByPerson}, Sets: "cancel flag"},

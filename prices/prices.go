@@ -112,7 +112,7 @@ func (t *Table) Cost(c Call) (ledger.Nano, error) {
 	u := c.Usage
 	uncached, answer := u.In-u.CacheRead-u.CacheWrite-u.CacheWrite1h, u.Out-u.Reasoning
 	if min(uncached, u.CacheRead, u.CacheWrite, u.CacheWrite1h, answer, u.Reasoning) < 0 {
-		return 0, unpriced(c, "its usage contradicts itself: %+v", u)
+		return 0, unpriced(c, "its usage contradicts itself")
 	}
 	total, by := new(big.Int), big.NewInt(1_000_000)
 	for _, part := range []struct {

@@ -54,6 +54,9 @@ type Route struct {
 	Provider string // OpenAI or Anthropic
 	Model    string
 	Timeout  time.Duration // of one attempt, from the connection to the last byte
+
+	AtOnce    int // attempts of this process under way at a time; 0: no bound
+	PerMinute int // attempts that this process begins a minute; 0: no bound
 }
 
 // Account says where a provider is and who asks. Empty fields are the SDK's own
@@ -89,7 +92,7 @@ func (s Settings) WithDefaults(routes []Route) Settings {
 func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 	routes := make([]job.Route[In, Out], len(s.Routes))
 	for i, r := range s.Routes {
-		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout}
+		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout, AtOnce: r.AtOnce, PerMinute: r.PerMinute}
 		switch r.Provider {
 		case OpenAI:
 			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {

@@ -115,6 +115,7 @@ func (w *world) play(n int) {
 		{4, w.opAdopt, nil},
 		{2, w.opResolve, nil},
 		{2, w.opResolve, []ledger.State{ledger.Unknown}},
+		{4, w.opReopen, []ledger.State{ledger.Done, ledger.Failed, ledger.Cancelled}},
 	}
 	total := 0
 	for _, o := range ops {
@@ -263,7 +264,7 @@ func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
 // word is the part of an error that all ledgers have in common.
 func word(err error) string {
 	for _, known := range []error{ledger.ErrLost, ledger.ErrCancelled, ledger.ErrBudget, ledger.ErrLate, ledger.ErrRepeated, ledger.ErrOpen,
-		ledger.ErrClosed, ledger.ErrNotFound, ledger.ErrState, ledger.ErrTooEarly, ledger.ErrNoInput, ledger.ErrHook, ledger.ErrRequest} {
+		ledger.ErrClosed, ledger.ErrNotFound, ledger.ErrState, ledger.ErrTooEarly, ledger.ErrNoInput, ledger.ErrDoublePay, ledger.ErrHook, ledger.ErrRequest} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -203,3 +203,12 @@ func (w *world) resolve(j *played, a ledger.Action, fence int64) {
 		return releasedText(h.Store.Resolve(w.Context(), v))
 	})
 }
+
+func (w *world) opReopen(j *played) {
+	w.Helper()
+	o := ledger.Reopening{Key: j.req.Key, Token: pick(w, "", "", "t1", "t2", "t3"), DoublePay: w.chance(2), Reason: "why", Who: "kim"}
+	w.both(fmt.Sprintf("reopen %s, token %q, paying twice allowed: %v", o.Key.Text, o.Token, o.DoublePay), j, func(_ int, h *Harness) string {
+		r, err := h.Store.Reopen(w.Context(), o)
+		return fmt.Sprintf("%s %+v", word(err), r)
+	})
+}

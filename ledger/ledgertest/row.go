@@ -11,19 +11,21 @@ import (
 // row is a whole job row as a case expects it. What must hold of every row is
 // checked beside it, by sound.
 type row struct {
-	State    ledger.State
-	Runs     int
-	Replays  int
-	Fence    int64
-	Open     int
-	Cost     string // dollars; "": nil
-	Reserved string // dollars; "": none
-	Carrier  ledger.Carrier
-	Error    string // its class; "": none
-	Result   string // its body; "": none
-	Cancel   bool
-	Adopted  bool // unknown, and a reconciler owns it
-	Receives int  // 0: 1
+	State      ledger.State
+	Runs       int
+	Replays    int
+	Fence      int64
+	Open       int
+	Cost       string // dollars; "": nil
+	Reserved   string // dollars; "": none
+	Carrier    ledger.Carrier
+	Error      string // its class; "": none
+	Result     string // its body; "": none
+	Cancel     bool
+	Adopted    bool   // unknown, and a reconciler owns it
+	Receives   int    // 0: 1
+	Generation int    // 0: 1
+	Earlier    string // bodies of earlier generations' results, after each a space
 	// Attempts in the order of their gates, separated by spaces: the state, then
 	// $cost if one is known, then * if it is surplus.
 	Attempts string
@@ -34,9 +36,9 @@ func (j *job) row(want row) {
 	j.Helper()
 	got := j.sound(j.key)
 	want.Carrier = cmp.Or(want.Carrier, ledger.CarriedByBroker)
-	want.Receives = cmp.Or(want.Receives, 1)
+	want.Receives, want.Generation = cmp.Or(want.Receives, 1), cmp.Or(want.Generation, 1)
 	have := row{State: got.State, Runs: got.Runs, Replays: got.Replays, Fence: got.Fence, Open: got.OpenCalls,
-		Cost: dollars(got.Cost), Carrier: got.Carrier, Cancel: got.Cancel, Receives: got.Receives,
+		Cost: dollars(got.Cost), Carrier: got.Carrier, Cancel: got.Cancel, Receives: got.Receives, Generation: got.Generation,
 		Adopted: got.State == ledger.Unknown && got.Owner != ledger.WorkerID{}}
 	if got.Reserved != 0 {
 		have.Reserved = got.Reserved.String()
@@ -46,6 +48,9 @@ func (j *job) row(want row) {
 	}
 	if got.Result != nil {
 		have.Result = string(got.Result.Body)
+	}
+	for _, r := range got.Earlier {
+		have.Earlier += string(r.Result.Body) + " "
 	}
 	var as []string
 	for _, a := range got.Attempts {
@@ -103,7 +108,7 @@ func faults(j ledger.Job) []string {
 		holds bool
 		what  string
 	}{
-		{j.Generation == 1, "its generation is not 1"},
+		{j.Generation >= 1, "its generation is not positive"},
 		{j.Runs >= 0 && j.Fence >= 1, "runs or fence are negative"},
 		{(j.State == ledger.Unknown) == (j.OpenCalls > 0 && j.State != ledger.Running), "calls are open in a state that does not say so, or unknown without one"},
 		{j.State != ledger.Running || owned, "it runs without an owner"},
@@ -203,6 +208,9 @@ func summary(j ledger.Job) string {
 	}
 	if j.Result != nil {
 		fmt.Fprintf(&b, " result %s %s %q", j.Result.ID, j.Result.Schema, j.Result.Body)
+	}
+	for _, r := range j.Earlier {
+		fmt.Fprintf(&b, " result of gen %d %s %s %q", r.Generation, r.Result.ID, r.Result.Schema, r.Result.Body)
 	}
 	for _, a := range j.Attempts {
 		fmt.Fprintf(&b, "\n  %d gen %d fence %d %s surplus %v answer %v %s", a.N, a.Generation, a.Fence, a.State, a.Surplus, a.HasAnswer, attemptText(a))

@@ -149,6 +149,15 @@ func capturedTwice(e *env) {
 			e.Errorf("settled %+v", s)
 		}
 	})
+	// Another kind of actor is told that it comes second: whoever counts money counts it once.
+	for _, by := range []ledger.Actor{ledger.ByReconciler, ledger.ByPerson} {
+		second.By, second.Reason = by, "seen in the console"
+		j.unchanged("the same answer from a "+string(by), func() {
+			if s := j.settle(id, second); s != (ledger.Settled{Job: ledger.Running, Known: true}) {
+				e.Errorf("settled %+v", s)
+			}
+		})
+	}
 	j.played("extract", id, first)
 
 	id = j.send("racing")

@@ -54,6 +54,8 @@ type row struct {
 	captures    int // answers so far, to number them
 	attempts    []*attempt
 	history     []ledger.Event
+	earlier     []ledger.Earlier // results of earlier generations
+	reruns      []string         // tokens that were used
 }
 
 // attempt is a row of the attempt table.

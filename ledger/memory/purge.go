@@ -83,6 +83,8 @@ func (r *row) strip() (n int) {
 		r.Result = nil
 		n++
 	}
+	n += len(r.earlier)
+	r.earlier = nil
 	if r.State == ledger.Done {
 		r.Purged = true
 	}

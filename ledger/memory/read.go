@@ -23,6 +23,9 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 	}
 	j := r.show()
 	j.Result = result(r.Result)
+	for _, e := range r.earlier {
+		j.Earlier = append(j.Earlier, ledger.Earlier{Generation: e.Generation, Result: *result(&e.Result)})
+	}
 	j.History = slices.Clone(r.history)
 	for _, a := range r.attempts {
 		j.Attempts = append(j.Attempts, a.show())

@@ -38,7 +38,8 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	switch guard := t.Allows(f); {
 	case guard == "exists":
 		return ledger.Settled{}, ledger.ErrNotFound
-	case guard != "" && a.State == e.State: // its own effect, before a reply that was lost
+	case guard != "" && a.State == e.State: // its own effect, before a reply that was lost; or another's
+		return ledger.Settled{Job: r.State, Surplus: a.Surplus, Known: a.Evidence.By != e.By}, nil
 	case guard == "definite":
 		return ledger.Settled{}, ledger.ErrTooEarly
 	case guard != "":

@@ -149,6 +149,9 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	// Rows are found by their keys whatever the arguments, and planning a statement over
 	// partitions for its arguments takes ten times as long as running it.
 	params["plan_cache_mode"] = "force_generic_plan"
+	// A way that is off is planned as if it cost ten milliards, and a plan that has to take it anyway, on
+	// a partition without rows, would be compiled for it at each use.
+	params["jit"] = "off"
 	params["default_transaction_isolation"] = "read committed"
 	if s.commit == "off" {
 		params["synchronous_commit"] = "on"

@@ -9,7 +9,7 @@ import (
 
 const (
 	// firstPlans is how old the plans of a new connection's statements may get. Each time it
-	// doubles, up to lastPlans.
+	// grows fourfold, up to lastPlans: a table that grows evenly is at most four times as large as it was planned for.
 	firstPlans = 100 * time.Millisecond
 	lastPlans  = time.Minute
 )
@@ -36,7 +36,7 @@ func freshPlans(ctx context.Context, c *pgx.Conn) (bool, error) {
 	case now.Before(p.due):
 		return true, nil
 	}
-	p.every = min(2*p.every, lastPlans)
+	p.every = min(4*p.every, lastPlans)
 	p.due = now.Add(p.every)
 	// A connection that cannot do that is of no use, and the pool makes another.
 	_, err := c.Exec(ctx, "discard plans", pgx.QueryExecModeSimpleProtocol)

@@ -51,6 +51,41 @@ func TestPurgeMovesEachOnce(t *testing.T) {
 	}
 }
 
+// TestReopenedBesideAPurge: a job that a person orders anew after the purge looked for what is needed of its day,
+// and before it drops that day, keeps its input and its answers.
+func TestReopenedBesideAPurge(t *testing.T) {
+	f := newFixture(t, postgres.Options{})
+	age := ager(t, f.db, true)
+	needed, old := f.run(f.request("needed")), f.request("old")
+	if err := f.Complete(t.Context(), f.run(old), ledger.Result{ID: ledger.NewID(), Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	age(needed.Key, 60*day)
+	age(old.Key, 60*day)
+	reopened := false
+	for s, err := range f.Purge(t.Context(), retention) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Moved > 0 && !reopened {
+			reopened = true
+			if _, err := f.Reopen(t.Context(), ledger.Reopening{Key: old.Key, Token: "t", Reason: "r", Who: "w"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if left := f.partitions("input"); !reopened || len(left) != 0 {
+		t.Errorf("reopened %v, and the old partitions %v are left", reopened, left)
+	}
+	due, err := f.Due(t.Context(), 10, time.Hour)
+	if err != nil || len(due) != 1 || due[0].Key != old.Key || string(due[0].Input) != string(old.Input) {
+		t.Errorf("due are %+v, %v", due, err)
+	}
+	if j, err := f.Job(t.Context(), old.Key); err != nil || len(j.Earlier) != 1 {
+		t.Errorf("the earlier results are %+v, %v", j.Earlier, err)
+	}
+}
+
 // TestPurgeLooksOnce: a day is read once for all of its batches, and once more when it has more to
 // move than is kept in memory.
 func TestPurgeLooksOnce(t *testing.T) {

@@ -180,24 +180,29 @@ func history(ctx context.Context, q querier, tenant string, job int64) ([]ledger
 	return events, nil
 }
 
-// readResult adds the result of a job that is done, or that it is purged.
+// readResult adds the result of a job that is done, or that it is purged, and what is kept of earlier generations.
 func readResult(ctx context.Context, q querier, j *ledger.Job) error {
-	if j.State != ledger.Done {
+	if j.State != ledger.Done && j.Generation == 1 {
 		return nil
 	}
 	rows, err := many[struct {
+		Generation int
 		ID         [16]byte
 		SchemaName string
 		Body       []byte
 	}](ctx, q, resultSQL, j.Key.Tenant, j.ID)
-	if err != nil {
-		return err
+	j.Purged = j.State == ledger.Done
+	for _, row := range rows {
+		r := ledger.Result{ID: row.ID, Schema: row.SchemaName}
+		if r.Body, err = join(ctx, q, j.Key.Tenant, j.ID, row.Body); err != nil {
+			break
+		}
+		if row.Generation < j.Generation {
+			j.Earlier = append(j.Earlier, ledger.Earlier{Generation: row.Generation, Result: r})
+		} else {
+			j.Result, j.Purged = &r, false
+		}
 	}
-	if j.Purged = len(rows) == 0; j.Purged {
-		return nil
-	}
-	j.Result = &ledger.Result{ID: rows[0].ID, Schema: rows[0].SchemaName}
-	j.Result.Body, err = join(ctx, q, j.Key.Tenant, j.ID, rows[0].Body)
 	return err
 }
 

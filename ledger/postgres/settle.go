@@ -18,6 +18,7 @@ type settledRow struct {
 	Was     ledger.AttemptState
 	State   ledger.State // the job's, afterwards
 	Surplus bool
+	Known   bool // the same, by another kind of actor
 }
 
 // settleAsk is evidence on an attempt.
@@ -68,7 +69,7 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	case r.Rule == "state":
 		return ledger.Settled{}, fmt.Errorf("%w: the attempt is %s already", ledger.ErrState, r.Was)
 	}
-	return ledger.Settled{Job: r.State, Surplus: r.Surplus}, nil
+	return ledger.Settled{Job: r.State, Surplus: r.Surplus, Known: r.Known}, nil
 }
 
 func (l *Ledger) settle(ctx context.Context, asks []*settleAsk) ([]settledRow, error) {

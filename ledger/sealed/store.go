@@ -96,10 +96,14 @@ func (s *Store) Adopt(ctx context.Context, a ledger.Adoption) ([]ledger.Adopted,
 // Job implements ledger.Reader.
 func (s *Store) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 	j, err := s.Store.Job(ctx, k)
-	if err != nil || j.Result == nil {
-		return j, err
+	if err == nil && j.Result != nil {
+		j.Result.Body, err = s.keys.open(resultPlace(k, j.Result.ID), j.Result.Body)
 	}
-	j.Result.Body, err = s.keys.open(resultPlace(k, j.Result.ID), j.Result.Body)
+	for i := range j.Earlier {
+		if r := &j.Earlier[i].Result; err == nil {
+			r.Body, err = s.keys.open(resultPlace(k, r.ID), r.Body)
+		}
+	}
 	if err != nil {
 		return ledger.Job{}, err
 	}

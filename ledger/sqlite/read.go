@@ -28,6 +28,9 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 		if j.History, err = many(ctx, q, readEvent, "events", k.Tenant, j.ID); err != nil {
 			return err
 		}
+		if j.Earlier, err = r.earlier(ctx, q); err != nil {
+			return err
+		}
 		if j.State == ledger.Done {
 			if j.Result, err = r.result(ctx, q); j.Result != nil {
 				j.Result.Body, err = join(ctx, q, k.Tenant, j.ID, j.Result.Body)
@@ -79,6 +82,25 @@ func (r *row) result(ctx context.Context, q querier) (*ledger.Result, error) {
 		return nil, nil
 	}
 	return res, err
+}
+
+// earlier reads the results of earlier generations.
+func (r *row) earlier(ctx context.Context, q querier) ([]ledger.Earlier, error) {
+	if r.Generation == 1 {
+		return nil, nil
+	}
+	all, err := many(ctx, q, func(s scanner) (e ledger.Earlier, err error) {
+		var of []byte
+		err = s.Scan(&e.Generation, &of, &e.Result.Schema, &e.Result.Body)
+		e.Result.ID = id(of)
+		return e, err
+	}, "earlier", r.Key.Tenant, r.ID, r.Generation)
+	for i := range all {
+		if err == nil {
+			all[i].Result.Body, err = join(ctx, q, r.Key.Tenant, r.ID, all[i].Result.Body)
+		}
+	}
+	return all, err
 }
 
 func readEvent(s scanner) (e ledger.Event, err error) {

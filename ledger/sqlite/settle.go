@@ -22,13 +22,14 @@ type attempt struct {
 	cost       *ledger.Nano
 	surplus    bool
 	captured   *int
+	by         ledger.Actor // who reported last
 }
 
 func readAttempt(s scanner) (*attempt, error) {
 	var a attempt
 	var sent int64
 	var ended, cost *int64
-	err := s.Scan(&a.state, &a.n, &a.generation, &a.fence, &a.call.Name, &a.call.InputKey, &a.reserve, &sent, &ended, &cost, &a.surplus, &a.captured)
+	err := s.Scan(&a.state, &a.n, &a.generation, &a.fence, &a.call.Name, &a.call.InputKey, &a.reserve, &sent, &ended, &cost, &a.surplus, &a.captured, &a.by)
 	a.sentAt, a.endedAt = time.UnixMicro(sent), at(ended)
 	if cost != nil {
 		a.cost = new(ledger.Nano(*cost))
@@ -83,7 +84,8 @@ func (t *tx) settle(id ledger.AttemptID, e ledger.Evidence) (ledger.Settled, err
 		return t.note(r, a, id, e)
 	}
 	switch guard := rule.Allows(f); {
-	case guard != "" && a.state == e.State: // its own effect, before a reply that was lost
+	case guard != "" && a.state == e.State: // its own effect, before a reply that was lost; or another's
+		return ledger.Settled{Job: r.State, Surplus: a.surplus, Known: a.by != e.By}, nil
 	case guard == "definite":
 		return ledger.Settled{}, ledger.ErrTooEarly
 	case guard != "":

@@ -1,5 +1,7 @@
 package app
 
+import "time"
+
 // commands is the command line.
 type commands struct {
 	File      string `name:"config" help:"Configuration file; worker.yaml if it is there." placeholder:"FILE"`
@@ -20,7 +22,12 @@ type commands struct {
 		Show    showCommand    `cmd:"" help:"Show one job: state, runs, attempts, result, history."`
 		Resolve resolveCommand `cmd:"" help:"Decide about an unknown job: it happened and this is the answer, it never happened, or give up."`
 		Cancel  cancelCommand  `cmd:"" help:"Cancel a job; a running one ends at its next call."`
+		Rerun   rerunCommand   `cmd:"" help:"Run an ended job again on purpose: a new generation makes and pays all calls anew; the earlier result is kept. The same token twice does it once."`
+		Retry   retryCommand   `cmd:"" help:"Put failed jobs back: answers that were paid for are used, not paid again. --dry-run says first what would be made again."`
 	} `cmd:"" help:"Look at jobs, and decide about those that are unknown."`
+	Unknown struct {
+		List unknownCommand `cmd:"" help:"List unknown jobs, the oldest first: each open call with its age, the ids to look for at the provider, and what it may have cost."`
+	} `cmd:"" help:"What may have been paid and nobody knows."`
 	Audit auditCommand `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
 	DLQ   struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
@@ -72,8 +79,26 @@ type showCommand struct {
 	Answer int    `help:"Print the captured answer of attempt N instead, as it was received." placeholder:"N"`
 }
 
+// unknownFilter says which unknown jobs a command is about.
+type unknownFilter struct {
+	Job       string        `help:"Only those of this job." placeholder:"NAME"`
+	Tenant    string        `help:"Only those of this tenant." placeholder:"T"`
+	OlderThan time.Duration `name:"older-than" help:"Only those that are unknown for longer, such as 2h." placeholder:"D"`
+	Limit     int           `help:"No more than so many are looked at, newest jobs first." default:"100" placeholder:"N"`
+}
+
+func (f unknownFilter) some() bool { return f.Job != "" || f.Tenant != "" || f.OlderThan != 0 }
+
+type unknownCommand struct {
+	asJSON
+	unknownFilter
+}
+
 type resolveCommand struct {
-	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
+	unknownFilter
+	Key    string `arg:"" optional:"" help:"Key of the job, as jobs list prints it."`
+	All    bool   `help:"All unknown jobs, with --absent or --fail; or those of --job, --tenant, --older-than."`
+	DryRun bool   `name:"dry-run" help:"Of more than one: change nothing, show which these are and what is at risk."`
 	Result string `xor:"verdict" required:"" help:"It happened: FILE holds the call's answer, in JSON (- is stdin)." placeholder:"FILE"`
 	Absent bool   `xor:"verdict" required:"" help:"It never happened: the job runs again and the call may be sent again."`
 	Fail   bool   `xor:"verdict" required:"" help:"Give the job up."`
@@ -84,6 +109,25 @@ type resolveCommand struct {
 type cancelCommand struct {
 	Key    string `arg:"" help:"Key of the job, as jobs list prints it."`
 	Reason string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
+}
+
+type rerunCommand struct {
+	Key             string `arg:"" help:"Key of the job, as jobs list prints it."`
+	Reason          string `required:"" help:"Why; kept in the job's history." placeholder:"TEXT"`
+	Token           string `required:"" help:"A text of your own for this order: giving it twice does it once." placeholder:"T"`
+	AcceptDoublePay bool   `name:"accept-double-pay" help:"Run an unknown job again, too: its open calls stay unknown and may be billed beside the new ones."`
+}
+
+type retryCommand struct {
+	asJSON
+	Keys            []string `arg:"" optional:"" name:"key" help:"Keys of failed jobs, as jobs list prints them."`
+	Job             string   `help:"All failed jobs of this name." placeholder:"NAME"`
+	Tenant          string   `help:"All failed jobs of this tenant." placeholder:"T"`
+	All             bool     `help:"All failed jobs."`
+	Limit           int      `help:"No more than so many, newest first." default:"100" placeholder:"N"`
+	DryRun          bool     `name:"dry-run" help:"Change nothing; show what would be made again."`
+	AcceptDoublePay bool     `name:"accept-double-pay" help:"Make calls again whose outcome nobody knows; without it such jobs are left."`
+	Reason          string   `help:"Why; kept in each job's history. Needed unless it is a dry run." placeholder:"TEXT"`
 }
 
 // dlqFilter says which dead letters a command is about.

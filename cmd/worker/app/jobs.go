@@ -141,24 +141,36 @@ func (r resolveCommand) Run(c *call) error {
 	if strings.TrimSpace(r.Reason) == "" {
 		return usagef("PO502 --reason is empty; whoever reads the history wants to know why")
 	}
+	switch {
+	case r.some() || r.All:
+		return r.many(c)
+	case r.Key == "":
+		return usagef("PO502 name a key, or say which unknown jobs with --job, --tenant, --older-than or --all")
+	case r.DryRun:
+		return usagef("PO502 --dry-run is for more than one job; worker jobs show %s says what there is", r.Key)
+	}
 	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
 		j, err := find(ctx, store, r.Key)
 		if err != nil {
 			return err
 		}
-		if j.State != ledger.Unknown {
-			return fmt.Errorf("PO503 job %s is %s, not unknown; there is nothing to resolve", r.Key, j.State)
-		}
-		open := slices.DeleteFunc(slices.Clone(j.Attempts), func(a ledger.AttemptRow) bool { return a.State != ledger.Sent })
-		switch {
-		case r.Fail:
-			return r.giveUp(ctx, c, store, j)
-		case r.Absent:
-			e := ledger.Evidence{State: ledger.NotSent, Class: "absent"}
-			return r.settle(ctx, c, store, j, open, e)
-		}
-		return r.answer(ctx, c, cfg, store, j, open)
+		return r.one(ctx, c, cfg, store, j)
 	})
+}
+
+// one records the verdict on one job.
+func (r resolveCommand) one(ctx context.Context, c *call, cfg *config.Config, store ledger.Store, j ledger.Job) error {
+	if j.State != ledger.Unknown {
+		return fmt.Errorf("PO503 job %s is %s, not unknown; there is nothing to resolve", r.Key, j.State)
+	}
+	open := slices.DeleteFunc(slices.Clone(j.Attempts), func(a ledger.AttemptRow) bool { return a.State != ledger.Sent })
+	switch {
+	case r.Fail:
+		return r.giveUp(ctx, c, store, j)
+	case r.Absent:
+		return r.settle(ctx, c, store, j, open, ledger.Evidence{State: ledger.NotSent, Class: "absent"})
+	}
+	return r.answer(ctx, c, cfg, store, j, open)
 }
 
 // answer settles the open attempts of one call with the answer in a file.

@@ -76,7 +76,8 @@ func settings(cfg *config.Config, name string) provider.Settings {
 		Anthropic: account(cfg.Providers.Anthropic),
 	}
 	for _, r := range j.Routes {
-		s.Routes = append(s.Routes, provider.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout.Std()})
+		s.Routes = append(s.Routes, provider.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout.Std(),
+			AtOnce: r.AtOnce, PerMinute: r.PerMinute})
 	}
 	return s
 }

@@ -29,7 +29,8 @@ type jobDocument struct {
 	DoneAt      *time.Time        `json:"done_at"`
 	CostUSD     *string           `json:"cost_usd"` // decimal dollars; null: unknown
 	Result      json.RawMessage   `json:"result"`
-	Purged      bool              `json:"purged,omitempty"` // it is done, and its result is past its retention
+	Earlier     []earlierDocument `json:"earlier,omitempty"` // results of earlier generations
+	Purged      bool              `json:"purged,omitempty"`  // it is done, and its result is past its retention
 	Error       *ledger.JobError  `json:"error"`
 	InputSHA256 string            `json:"input_sha256"`
 	Group       string            `json:"group,omitempty"` // of the first message
@@ -37,6 +38,11 @@ type jobDocument struct {
 	Attempts    []attemptDocument `json:"attempts"`
 	Steps       []struct{}        `json:"steps"` // none in this version
 	History     []eventDocument   `json:"history"`
+}
+
+type earlierDocument struct {
+	Generation int             `json:"generation"`
+	Result     json.RawMessage `json:"result"`
 }
 
 type attemptDocument struct {
@@ -97,6 +103,9 @@ func document(h *job.Handler, j ledger.Job) jobDocument {
 	d.Purged = j.Purged
 	if j.Result != nil {
 		d.Result = h.Shown(job.PartResult, j.Result.Body)
+	}
+	for _, e := range j.Earlier {
+		d.Earlier = append(d.Earlier, earlierDocument{e.Generation, h.Shown(job.PartResult, e.Result.Body)})
 	}
 	if j.Error != nil {
 		d.Error = &ledger.JobError{Class: j.Error.Class, Text: h.ShownText(j.Error.Text)}

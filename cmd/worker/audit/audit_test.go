@@ -132,9 +132,15 @@ func TestOutcomes(t *testing.T) {
 		`"status":408`:                             {1, 0, 1, 0},
 		`"status":524`:                             {1, 0, 1, 0},
 		`"error":"Request timed out."`:             {1, 0, 1, 0},
-		`"error":{"message":"read: connection reset"}`: {1, 0, 1, 0},
-		`"status":200,"error":"Unexpected EOF"`:        {1, 0, 1, 0},
-		`"cache_hit":true`:                             {1, 0, 0, 1},
+		`"error":{"message":"read: connection reset"}`:                           {1, 0, 1, 0},
+		`"status":200,"error":"Unexpected EOF"`:                                  {1, 0, 1, 0},
+		`"cache_hit":true`:                                                       {1, 0, 0, 1},
+		`"status":{"code":1}`:                                                    {2, 0, 0, 0},
+		`"status":{"code":"STATUS_CODE_UNSET"}`:                                  {2, 0, 0, 0},
+		`"status":{"message":"no code"}`:                                         {2, 0, 0, 0},
+		`"status":{"code":2}`:                                                    {1, 1, 0, 0},
+		`"status":{"code":"STATUS_CODE_ERROR"}`:                                  {1, 1, 0, 0},
+		`"status":{"status_code":"ERROR","message":"context deadline exceeded"}`: {1, 0, 1, 0},
 	} {
 		r := run(t, options(), `{"input":"x"}`+"\n"+`{"input":"x",`+fields+"}\n"+`{"input":"x"}`)
 		if got := [4]int64{r.Repeated, r.Failed, r.Unknown, r.Cached}; got != want {
@@ -157,12 +163,13 @@ func TestCosts(t *testing.T) {
 		spent, wasted     *ledger.Nano
 		unpriced, wasted0 int64
 	}{
-		"all known":          {lines(known, known, known), usd(t, "0.000045"), usd(t, "0.00003"), 0, 0},
-		"one of the repeats": {lines(known, known, none), usd(t, "0.00003"), usd(t, "0.000015"), 1, 1},
-		"no repeat":          {lines(known, none, none), usd(t, "0.000015"), nil, 2, 2},
-		"none":               {lines(none, none, none), nil, nil, 3, 2},
-		"unreadable":         {lines(`,"cost":"free"`, `,"cost":-1`, `,"cost":1e9`), nil, nil, 3, 2},
-		"free":               {lines(`,"cost":0`, `,"cost":0`, `,"cost":"$0.00"`), usd(t, "0"), usd(t, "0"), 0, 0},
+		"all known":            {lines(known, known, known), usd(t, "0.000045"), usd(t, "0.00003"), 0, 0},
+		"one of the repeats":   {lines(known, known, none), usd(t, "0.00003"), usd(t, "0.000015"), 1, 1},
+		"no repeat":            {lines(known, none, none), usd(t, "0.000015"), nil, 2, 2},
+		"none":                 {lines(none, none, none), nil, nil, 3, 2},
+		"unreadable":           {lines(`,"cost":"free"`, `,"cost":-1`, `,"cost":1e9`), nil, nil, 3, 2},
+		"unreadable, then one": {lines(`,"cost":"free","response_cost":1.5e-05`, `,"cost":{},"total_cost":"0.000015"`, known), usd(t, "0.000045"), usd(t, "0.00003"), 0, 0},
+		"free":                 {lines(`,"cost":0`, `,"cost":0`, `,"cost":"$0.00"`), usd(t, "0"), usd(t, "0"), 0, 0},
 	} {
 		r := run(t, options(), c.log)
 		if !reflect.DeepEqual(r.SpentUSD, c.spent) || !reflect.DeepEqual(r.WastedUSD, c.wasted) || r.Unpriced != c.unpriced || r.WastedUnpriced != c.wasted0 || r.WastedTokens != 240 {

@@ -69,7 +69,7 @@ func (f *Fields) parse(line []byte, price Price) (*call, error) {
 	c := &call{}
 	u := Usage{r.number("tokens", f.TokensIn), r.number("tokens", f.TokensCached), r.number("tokens", f.TokensOut)}
 	model := r.text("model", f.Model)
-	cost := r.first("cost", f.Cost)
+	cost := r.firstThat("cost", f.Cost, func(v json.RawMessage) bool { return money(v) >= 0 })
 	inputs := r.all("input", f.Input)
 	if model == "" && cost == nil && len(inputs) == 0 && u.In < 0 && u.Out < 0 {
 		return nil, nil
@@ -83,7 +83,7 @@ func (f *Fields) parse(line []byte, price Price) (*call, error) {
 	if c.tokens = max(u.In, 0) + max(u.Out, 0); u.In < 0 && u.Out < 0 {
 		c.tokens = -1
 	}
-	if t := r.first("time", f.Time); t != nil {
+	if t := r.firstThat("time", f.Time, func(v json.RawMessage) bool { _, ok := instant(plain(v)); return ok }); t != nil {
 		c.at, _ = instant(plain(t))
 	}
 	c.outcome = outcomeOf(r.first("status", f.Status), r.first("error", f.Error), r.first("cache", f.Cache))
@@ -135,8 +135,14 @@ type reading struct {
 
 // first is the first of the fields that the line has, nil if it has none.
 func (r *reading) first(part string, fields []string) json.RawMessage {
+	return r.firstThat(part, fields, func(json.RawMessage) bool { return true })
+}
+
+// firstThat is the first of the fields that can be read as what it should be. One of the same name in
+// another program's log may be something else, and does not hide the next.
+func (r *reading) firstThat(part string, fields []string, reads func(json.RawMessage) bool) json.RawMessage {
 	for _, f := range fields {
-		if v := r.find(f); v != nil {
+		if v := r.find(f); v != nil && reads(v) {
 			r.used = append(r.used, path{part, f})
 			return v
 		}
@@ -164,10 +170,16 @@ func (r *reading) text(part string, fields []string) string {
 
 // number is a count, -1 if there is none.
 func (r *reading) number(part string, fields []string) int64 {
-	if v := r.first(part, fields); v != nil {
-		if n, ok := decimal(plain(v), 0); ok && n >= 0 && n <= maxTokens {
-			return n
-		}
+	if v := r.firstThat(part, fields, func(v json.RawMessage) bool { return count(v) >= 0 }); v != nil {
+		return count(v)
+	}
+	return -1
+}
+
+// count is a number of tokens, -1 if it is none.
+func count(v json.RawMessage) int64 {
+	if n, ok := decimal(plain(v), 0); ok && n >= 0 && n <= maxTokens {
+		return n
 	}
 	return -1
 }
@@ -188,7 +200,11 @@ func outcomeOf(status, fault, cache json.RawMessage) outcome {
 	if cache != nil && string(cache) == "true" {
 		return cached
 	}
-	if status != nil {
+	if status != nil && status[0] == '{' {
+		if o := ofSpan(status); o != paid {
+			return o
+		}
+	} else if status != nil {
 		if o := ofStatus(strings.ToLower(plain(status))); o != paid {
 			return o
 		}
@@ -217,6 +233,33 @@ func ofStatus(s string) outcome {
 		return unknown
 	}
 	return paid
+}
+
+// ofSpan judges the status of a span of OpenTelemetry, an object: its code is 2 or ends in ERROR where the
+// call went wrong, and its message may say how.
+func ofSpan(status json.RawMessage) outcome {
+	var s struct {
+		Code       json.RawMessage `json:"code"`
+		StatusCode json.RawMessage `json:"status_code"`
+		Message    string          `json:"message"`
+	}
+	if json.Unmarshal(status, &s) != nil {
+		return paid
+	}
+	code := s.Code
+	if code == nil {
+		code = s.StatusCode
+	}
+	if code == nil {
+		return paid
+	}
+	if word := strings.ToLower(plain(code)); word != "2" && !strings.HasSuffix(word, "error") {
+		return paid
+	}
+	if s.Message == "" {
+		return failed
+	}
+	return ofError(strings.ToLower(s.Message))
 }
 
 // ofError judges the text of an error: was an answer lost, or was there none?

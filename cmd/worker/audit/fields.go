@@ -12,7 +12,7 @@ import (
 // belong to a name, and an object may be there as a string of JSON too.
 //
 // Of Entity and Input all fields that a line has count, together. Of the others it is the first that
-// a line has. A field that is null, or an empty list, is one that it does not have.
+// a line has; of times, costs and counts the first that can be read as one. A field that is null, or an empty list, is one that it does not have.
 type Fields struct {
 	Time   []string // when the call was made: RFC 3339 and the like, or a number since 1970
 	Job    []string // what kind of work it is

@@ -154,12 +154,16 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 		if r.Timeout == 0 {
 			fault("timeout", "0s", "a route needs a timeout; write 90s")
 		}
+		for field, n := range map[string]int{"at_once": r.AtOnce, "per_minute": r.PerMinute} {
+			if n < 0 {
+				fault(field, itoa(n), "write a number of attempts; 0 is no bound")
+			}
+		}
 	}
 }
 
 // later is what this version reads and does not act on yet. Whoever sets it should know.
 var later = []struct{ path, text string }{
-	{".budget_usd", "has half an effect: a job that has spent more makes no further call, but nothing is held back for calls under way"},
 	{"steps.", "has no effect: this version sends no mail and no Slack messages"},
 }
 

@@ -80,6 +80,10 @@ func TestFaults(t *testing.T) {
 			"PO013 jobs.ticket.summary.routes[1].name a (worker.yaml:4:7): two routes of a job cannot have one name",
 			"PO013 jobs.ticket.summary.routes[1].model (worker.yaml:4:7): a route needs a model",
 			"PO013 jobs.ticket.summary.routes[1].timeout 0s (worker.yaml:4:7): a route needs a timeout; write 90s"}},
+		{name: "limits of routes", file: "jobs: {ticket.summary: {routes: [{name: a, provider: openai, model: m, timeout: 5s, at_once: -1}]}}\n", want: []string{
+			"PO013 jobs.ticket.summary.routes[0].at_once -1 (worker.yaml:1:33): write a number of attempts; 0 is no bound"}},
+		{name: "rates of routes", file: "jobs: {ticket.summary: {routes: [{name: a, provider: openai, model: m, timeout: 5s, per_minute: -5}]}}\n", want: []string{
+			"PO013 jobs.ticket.summary.routes[0].per_minute -5 (worker.yaml:1:33): write a number of attempts; 0 is no bound"}},
 		{name: "no routes", file: "jobs: {ticket.summary: {routes: []}}\n", want: []string{
 			"PO013 jobs.ticket.summary.routes [] (worker.yaml:1:33): a job needs at least one route"}},
 		{name: "contradictions", file: "broker: {queue: jobs, dead_letter: jobs}\nretention: {result: 30d, key: 7d}\nhttp: {listen: '8080', debug: '0.0.0.0:6060'}\n", want: []string{

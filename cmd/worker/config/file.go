@@ -160,8 +160,8 @@ func (r *reader) route(path string, into *Route, n ast.Node) {
 			}
 		}
 	}
-	for _, name := range names(wanted) {
-		if !seen[name] {
+	for _, s := range wanted {
+		if name := strings.TrimPrefix(s.path, path+"."); !seen[name] && s.tag.Get("optional") == "" {
 			r.fault("PO013", path, "", r.where(n), "the route has no "+name+"; it needs name, provider, model and timeout")
 		}
 	}

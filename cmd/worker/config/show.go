@@ -100,11 +100,15 @@ func (c *Config) secrets() []string {
 func printRoutes(routes []Route) (string, any) {
 	texts, list := make([]string, len(routes)), make([]map[string]any, len(routes))
 	for i, r := range routes {
-		texts[i] = fmt.Sprintf("{name: %s, provider: %s, model: %s, timeout: %s}", r.Name, r.Provider, r.Model, r.Timeout)
 		list[i] = map[string]any{}
+		var parts []string
 		for _, f := range fields("", reflect.ValueOf(&r).Elem()) {
 			list[i][f.path] = f.value.Interface()
+			if f.tag.Get("optional") == "" || !f.value.IsZero() {
+				parts = append(parts, f.path+": "+f.show())
+			}
 		}
+		texts[i] = "{" + strings.Join(parts, ", ") + "}"
 	}
 	return "[" + strings.Join(texts, ", ") + "]", list
 }

@@ -8,7 +8,7 @@
 with n as materialized (
   select q.*, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.events,
     a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
-    a.call_name, a.input_key, a.surplus, a.sent_at, clock_timestamp() as now
+    a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, clock_timestamp() as now
   from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
     $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
     $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[]) with ordinality
@@ -89,5 +89,6 @@ with n as materialized (
       || coalesce(': ' || nullif(reason, ''), '')
   from up where ends
 )
-select item, rule, was, case when frees then 'ready' else state end as state, surplus or wasted as surplus
+select item, rule, was, case when frees then 'ready' else state end as state, surplus or wasted as surplus,
+       rule = 'same' and was_seen_by <> seen_by as known
 from m

@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/paidonce/paidonce/cmd/worker/config"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// Run makes a new generation of an ended job.
+func (r rerunCommand) Run(c *call) error {
+	switch {
+	case strings.TrimSpace(r.Reason) == "":
+		return usagef("PO502 --reason is empty; whoever reads the history wants to know why")
+	case strings.TrimSpace(r.Token) == "":
+		return usagef("PO502 --token is empty; choose a text of your own for this order, so that giving it twice does it once")
+	}
+	return c.withLedger(func(ctx context.Context, _ *config.Config, store ledger.Store) error {
+		j, err := find(ctx, store, r.Key)
+		if err != nil {
+			return err
+		}
+		order := ledger.Reopening{Key: j.Key, Token: r.Token, Reason: r.Reason, Who: c.person()}
+		done, err := store.Reopen(ctx, order)
+		if errors.Is(err, ledger.ErrState) && j.State == ledger.Unknown && r.AcceptDoublePay {
+			if done, err = r.cancelled(ctx, c, store, j); err == nil {
+				done, err = store.Reopen(ctx, order)
+			}
+		}
+		if err != nil {
+			return notReopened(r.Key, j, err)
+		}
+		if done.Again {
+			fmt.Fprintf(c.Stdout, "This token had the job run again before, and nothing happened now. The job is %s, in generation %d.\n", done.State, done.Generation)
+			return nil
+		}
+		fmt.Fprintf(c.Stdout, "The job is ready, as generation %d: the next worker makes all of its calls, and they are paid again (so far it cost %s). The earlier result is kept.\n",
+			done.Generation, dollarsOr(j.Cost, "an unknown sum"))
+		return nil
+	})
+}
+
+// cancelled ends an unknown job, so that it can be run again.
+func (r rerunCommand) cancelled(ctx context.Context, c *call, store ledger.Store, j ledger.Job) (none ledger.Reopened, err error) {
+	_, err = store.Resolve(ctx, ledger.Resolution{Key: j.Key, Fence: j.Fence, Action: ledger.Cancel, Reason: "to run it again: " + r.Reason, By: ledger.ByPerson, Who: c.person()})
+	if err == nil {
+		fmt.Fprintf(c.Stdout, "%d calls had been sent and their outcome stays unknown; they may be billed.\n", j.OpenCalls)
+	}
+	return none, err
+}
+
+// notReopened says why a job is not run again, and what to do.
+func notReopened(key string, j ledger.Job, err error) error {
+	switch {
+	case errors.Is(err, ledger.ErrState) && j.State == ledger.Unknown:
+		return fmt.Errorf("PO503 job %s is unknown: %d calls may have been paid. Decide about them first (worker jobs resolve), or say --accept-double-pay", key, j.OpenCalls)
+	case errors.Is(err, ledger.ErrState) && j.State == ledger.Running:
+		return fmt.Errorf("PO503 job %s is running; wait for its end, or cancel it first (worker jobs cancel)", key)
+	case errors.Is(err, ledger.ErrState):
+		return fmt.Errorf("PO503 job %s: %w", key, err)
+	case errors.Is(err, ledger.ErrDoublePay):
+		return fmt.Errorf("PO503 job %s is not retried without --accept-double-pay: %w", key, err)
+	case errors.Is(err, ledger.ErrNoInput):
+		return fmt.Errorf("PO503 job %s cannot run again, since nobody has its input any more; submit it again: %w", key, err)
+	}
+	return fmt.Errorf("running job %s again: %w", key, err)
+}
+
+// Run puts failed jobs back.
+func (r retryCommand) Run(c *call) error {
+	filtered := r.Job != "" || r.Tenant != "" || r.All
+	switch {
+	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
+		return usagef("PO502 --reason is empty; whoever reads the history wants to know why (or take --dry-run)")
+	case len(r.Keys) > 0 == filtered:
+		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all; not both")
+	case r.Limit < 1:
+		return usagef("PO502 --limit %d: ask for at least one job", r.Limit)
+	}
+	return c.withLedger(func(ctx context.Context, _ *config.Config, store ledger.Store) error {
+		doc := retryDocument{DryRun: r.DryRun, Jobs: []retried{}}
+		err := r.each(ctx, store, func(j ledger.Job) error {
+			one, err := r.one(ctx, c, store, j)
+			if err == nil {
+				doc.add(one)
+			}
+			return err
+		})
+		return errors.Join(err, show(c, r.asJSON, doc, func(w io.Writer) error { return printRetried(w, doc) }), doc.verdict())
+	})
+}
+
+// each reads the jobs that are asked for.
+func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledger.Job) error) error {
+	keys := r.Keys
+	if len(keys) == 0 {
+		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: ledger.Failed, Limit: r.Limit}) {
+			if err != nil {
+				return fmt.Errorf("listing failed jobs: %w", err)
+			}
+			keys = append(keys, j.Key.Text)
+		}
+	}
+	for _, k := range keys {
+		j, err := find(ctx, store, k)
+		if err == nil {
+			err = do(j)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one retries a job, or says what that would do.
+func (r retryCommand) one(ctx context.Context, c *call, store ledger.Store, j ledger.Job) (retried, error) {
+	x := forecast(j)
+	switch {
+	case j.State != ledger.Failed:
+		x.Verdict = notFailed
+	case x.MaybePaidTwice > 0 && !r.AcceptDoublePay:
+		x.Verdict = needsLeave
+	}
+	if x.Verdict != "" || r.DryRun {
+		if x.Verdict == "" {
+			x.Verdict = wouldRetry
+		}
+		return x, nil
+	}
+	_, err := store.Reopen(ctx, ledger.Reopening{Key: j.Key, DoublePay: r.AcceptDoublePay, Reason: r.Reason, Who: c.person()})
+	switch {
+	case err == nil:
+		x.Verdict = isRetried
+	case errors.Is(err, ledger.ErrState): // somebody else's, meanwhile
+		x.Verdict = notFailed
+	case errors.Is(err, ledger.ErrDoublePay):
+		x.Verdict = needsLeave
+	case errors.Is(err, ledger.ErrNoInput):
+		x.Verdict = inputGone
+	default:
+		return x, notReopened(j.Key.Text, j, err)
+	}
+	return x, nil
+}
