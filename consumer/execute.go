@@ -192,7 +192,7 @@ func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) l
 	case errors.Is(err, job.ErrHeld), errors.Is(err, ledger.ErrOpen):
 		o.GiveBack, o.Error.Class = true, "held"
 	case errors.Is(err, ledger.ErrKey):
-		o.GiveBack, o.Error.Class, o.RetryIn = true, "encryption_key", keyWait
+		o.GiveBack, o.Error.Class, o.RetryIn = idle, "encryption_key", keyWait // what it paid for before must not be paid for without end
 	case errors.Is(err, job.ErrCancelled):
 		o.Error.Class = "cancelled"
 	case errors.Is(err, job.ErrLost):

@@ -86,7 +86,11 @@ func New(s provider.Settings, o Options) job.Def[Task, Answer] {
 	if o.Tools == nil {
 		o.Tools = Builtin()
 	}
-	box := newToolbox(o.Tools)
+	longest := time.Duration(0)
+	for _, r := range s.Routes {
+		longest = max(longest, r.Timeout)
+	}
+	box := newToolbox(o.Tools, min(ToolTimeout, longest))
 	turn := newTurn(s, box)
 	uses := append(job.Uses(turn), box.calls()...)
 	most := cmp.Or(o.MaxTurns, DefaultMaxTurns)

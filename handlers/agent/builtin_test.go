@@ -9,7 +9,7 @@ import (
 // use asks a built-in tool; an error that is for the model is its text.
 func use(t *testing.T, tool, arguments, goal string) string {
 	t.Helper()
-	text, err := newToolbox(Builtin()).answer(t.Context(), Use{Tool: tool, Arguments: canonical(arguments), Task: Task{Goal: goal}})
+	text, err := newToolbox(Builtin(), ToolTimeout).answer(t.Context(), Use{Tool: tool, Arguments: canonical(arguments), Task: Task{Goal: goal}})
 	if told, ok := errors.AsType[*told](err); ok {
 		return "told: " + told.Error()
 	}

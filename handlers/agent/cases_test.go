@@ -179,6 +179,29 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	})
 }
 
+// A task that failed at its limit goes on where it was when a person retries it with a higher one: no turn that is paid for is
+// made again, and no use of a tool.
+func TestRetryOfAFailedTask(t *testing.T) {
+	bubble(t, twoByThree, func(r *rig) {
+		r.opt.MaxTurns = 2
+		r.send()
+		a := r.start("a", nil)
+		time.Sleep(time.Hour)
+		r.end(a)
+		if j := r.want(ledger.Failed, map[string]int{"turn received": 2, "tool received": 2}, 2); j.Error == nil || j.Error.Class != "permanent" {
+			t.Errorf("the error is %v", j.Error)
+		}
+		r.opt.MaxTurns = 0
+		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: r.job().Key, Reason: "a higher limit", Who: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		b := r.start("b", nil)
+		time.Sleep(time.Hour)
+		r.end(b)
+		r.want(ledger.Done, whole, 4)
+	})
+}
+
 // Turns that take far longer than a lease, a visibility timeout and the limits that others have: one call each, with
 // a second worker idle beside.
 func TestLongTurns(t *testing.T) {

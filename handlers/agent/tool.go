@@ -43,7 +43,8 @@ type Use struct {
 	Task      Task   `json:"-"`         // that it is for
 }
 
-// ToolTimeout bounds one run of a Tool's Func.
+// ToolTimeout bounds one run of a Tool's Func; where no route of the settings has as much, the longest of theirs
+// does, so that whoever sets short windows for a worker sets them in one place.
 const ToolTimeout = 30 * time.Second
 
 // Read decodes the arguments into v, which should be a pointer to a struct. Its error is for the model to read.
@@ -80,7 +81,7 @@ type toolbox struct {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-func newToolbox(tools []Tool) *toolbox {
+func newToolbox(tools []Tool, timeout time.Duration) *toolbox {
 	box := &toolbox{tools: slices.Clone(tools)}
 	for i := range box.tools {
 		t := &box.tools[i]
@@ -104,7 +105,7 @@ func newToolbox(tools []Tool) *toolbox {
 	}
 	box.free = job.Call[Use, string]{
 		Name: "tool", Config: Prompt, Memo: job.ByInput,
-		Routes: []job.Route[Use, string]{{Name: "local", Provider: "local", Timeout: ToolTimeout, Free: true, Do: box.do}},
+		Routes: []job.Route[Use, string]{{Name: "local", Provider: "local", Timeout: timeout, Free: true, Do: box.do}},
 		// An answer whose record was interrupted is worth nothing, and nobody but us was asked.
 		Reconcile: func(context.Context, job.Open) (string, job.Finding, error) { return "", job.Absent, nil },
 	}

@@ -53,8 +53,11 @@ func TestSettings(t *testing.T) {
 	if !ok || turn.Policy != job.Replay(2) || turn.Timeout != 7e9 || turn.Reconcile == nil {
 		t.Errorf("turn %+v: settings are not applied", turn)
 	}
-	if tool, ok := h.Call("tool"); !ok || tool.Policy != job.Hold() || tool.Reconcile == nil {
+	if tool, ok := h.Call("tool"); !ok || tool.Policy != job.Hold() || tool.Reconcile == nil || tool.Timeout != 7e9 {
 		t.Errorf("tool %+v", tool)
+	}
+	if tool, _ := handler(t, provider.Settings{}, Options{}).Call("tool"); tool.Timeout != ToolTimeout {
+		t.Errorf("tools have %s by default", tool.Timeout)
 	}
 	if h.Budget() != 5 || h.MaxRun() != time.Hour || h.MaxRuns() != 4 {
 		t.Errorf("budget %d, max run %s, max runs %d: settings are not applied", h.Budget(), h.MaxRun(), h.MaxRuns())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/paidonce/paidonce/handlers/agent"
 	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/moderate"
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
@@ -123,7 +124,7 @@ func (w *World) configure(o Options) {
 	w.t.Helper()
 	var file strings.Builder
 	file.WriteString("jobs:\n")
-	for _, name := range []string{summarize.Name, invoice.Name, agent.Name} {
+	for _, name := range []string{summarize.Name, invoice.Name, moderate.Name, agent.Name} {
 		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policy, "hold"))
 		for i, line := range strings.Split(cmp.Or(o.Routes[name], "openai 5s"), "\n") {
 			provider, timeout, _ := strings.Cut(line, " ")
