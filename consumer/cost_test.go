@@ -224,12 +224,13 @@ func (s costing) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 // A job fails with an answer, and goes on by a person's order in a way that does not need it.
 func TestWasteAfterRetry(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
-		other, fails := r.call, true
+		var mended atomic.Bool
+		other := r.call
 		other.Name = "other"
 		reg := new(job.Registry)
 		job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call, other),
 			Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
-				if !fails {
+				if mended.Load() {
 					return other.Run(ctx, j, in)
 				}
 				_, err := r.call.Run(ctx, j, in)
@@ -239,7 +240,7 @@ func TestWasteAfterRetry(t *testing.T) {
 		r.send("1")
 		a := r.start("a", m.listen, func(c *consumer.Config) { c.Handlers, c.Store = reg, costing{c.Store} })
 		time.Sleep(time.Minute)
-		fails = false
+		mended.Store(true)
 		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: key("1"), Reason: "r", Who: "p"}); err != nil {
 			t.Fatal(err)
 		}
