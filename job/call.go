@@ -79,7 +79,8 @@ type Policy struct {
 // Hold keeps the job unknown until a person decides. It is the zero value.
 func Hold() Policy { return Policy{} }
 
-// Replay sends again, at most n times a job, when the hold time is over: it accepts paying
+// Replay sends again, at most n times a job: when the hold time is over, or within the run that lost the
+// answer, by Retry or on the next route, once the attempt is past its timeout (rule J16o) and there is nothing to ask the provider by. It accepts paying
 // twice. Each replay is on record.
 func Replay(n int) Policy { return Policy{kind: "replay", replays: n} }
 
