@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,4 +87,42 @@ func swallowing(r *rig) *job.Registry {
 			return "made up", nil
 		}})
 	return reg
+}
+
+// A run that paid for something before it met an answer that it cannot read counts: what it paid for is not made
+// again without end.
+func TestPaidRunsWithoutAKeyCount(t *testing.T) {
+	bubble(t, memory.Options{MaxReceives: 1000}, func(r *rig) {
+		var paid atomic.Int64
+		poll := job.Call[ask, string]{Name: "poll", Memo: job.EachCall, Routes: []job.Route[ask, string]{{Name: "primary", Provider: "fake", Model: "m1", Timeout: time.Minute,
+			Do: func(ctx context.Context, a *job.Attempt, _ ask) (string, error) {
+				if err := a.Sent(ctx); err != nil {
+					return "", err
+				}
+				return fmt.Sprint(paid.Add(1)), nil
+			}}}}
+		reg := new(job.Registry)
+		job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(poll, r.call),
+			Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
+				if _, err := poll.Run(ctx, j, in); err != nil {
+					return "", err
+				}
+				out, err := r.call.Run(ctx, j, in)
+				if paid.Load() == 1 {
+					<-ctx.Done()
+				}
+				return out, err
+			}})
+		with := func(c *consumer.Config) { c.Handlers, c.MaxRuns = reg, 3 }
+		r.send("1")
+		a := r.start("a", sealedBy(t, 2, 1), with)
+		time.Sleep(10 * time.Second)
+		a.kill()
+		b := r.start("b", sealedBy(t, 1), with)
+		time.Sleep(24 * time.Hour)
+		r.end(b)
+		if n, j := paid.Load(), r.job("1"); n > 3 || j.State != ledger.Failed || j.Error.Class != "exhausted" {
+			t.Errorf("a job that may run 3 times paid %d times in a day and is %s, %+v", n, j.State, j.Error)
+		}
+	})
 }
