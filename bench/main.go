@@ -6,6 +6,7 @@
 //	go run . storm          every message asks for a job that is done
 //	go run . inflight       all messages are calls under way: what one costs
 //	go run . short          a little of drain and storm, in a few minutes
+//	go run . limit          the ledger's statements alone, by pgbench: what the server can make of them
 //
 // It starts the Postgres, the RabbitMQ and the Redis (for asynq) that it needs, on free ports of
 // loopback, and stops them again. The first two sync to the disk that holds temporary files, and Postgres commits
@@ -40,7 +41,7 @@ func main() {
 // command runs what args name: a measurement, or one of its workers.
 func command(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to measure: drain, rate, storm, inflight or short")
+		return errors.New("say what to measure: drain, rate, storm, inflight, short or limit")
 	}
 	switch args[0] {
 	case "drain", "rate", "storm", "inflight":
@@ -51,6 +52,8 @@ func command(ctx context.Context, args []string) error {
 		return measure(ctx, o)
 	case "short":
 		return short(ctx)
+	case "limit":
+		return limit(ctx, args[1:])
 	case childCommand:
 		return child(ctx, args[1:])
 	}
