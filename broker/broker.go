@@ -101,6 +101,22 @@ type Publisher interface {
 	Publish(ctx context.Context, ms ...Message) error
 }
 
+// The attributes by which a sender asks for an answer. RabbitMQ has properties for them, reply_to and
+// correlation_id, and its adapter makes the one of the other.
+const (
+	ReplyTo       = "reply_to"       // the queue that the answer goes to
+	CorrelationID = "correlation_id" // what the answer carries, so that its reader knows what it answers
+)
+
+// Replier sends an answer to the queue that a message named. An adapter implements it on the same type
+// as Source. Reply returns nil only when the broker has stored m in that queue.
+//
+// Errors are those of Publisher. ErrUnroutable, which is final: there is no such queue (any more), or it is one that no
+// answer may go to: that of the messages themselves, that of the dead letters, one of another server.
+type Replier interface {
+	Reply(ctx context.Context, to string, m Message) error
+}
+
 // DeadLetter is a message that was set aside for people.
 type DeadLetter struct {
 	Message

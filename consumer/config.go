@@ -21,6 +21,9 @@ import (
 type Config struct {
 	// Source hands out messages. Required, and closed by whoever opened it, after Run returned.
 	Source broker.Source
+	// Replies sends answers to those who ask for one by broker.ReplyTo; [Reply] is their form. The adapters of
+	// package broker do. nil: nobody is answered.
+	Replies broker.Replier
 	// Store is the ledger. Required, and closed by whoever opened it, after Run returned.
 	Store ledger.Store
 	// Handlers are the jobs this worker knows. Required, at least one.

@@ -64,8 +64,8 @@ func (c Config) fits(body []byte) error {
 
 // origin is what is known of a message beside its content: from its broker, and in its own
 // attributes as W3C trace context names them.
-func origin(f broker.Facts, attributes map[string]string) ledger.Origin {
-	return ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace,
+func origin(f broker.Facts, attributes map[string]string, reply address) ledger.Origin {
+	return ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace, ReplyTo: reply.to, Correlation: reply.correlation,
 		Trace: attributes["traceparent"], TraceState: attributes["tracestate"]}
 }
 

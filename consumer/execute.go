@@ -83,7 +83,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		err = c.persist(ctx, paid, func(ctx context.Context) error { return c.store.Complete(ctx, *lease, res) })
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
-			c.ack(ctx, w)
+			c.ackTold(ctx, w, out)
 			if run.MayWaste() || w.held == nil { // runs before a person's order are not counted
 				c.wasted(ctx, w)
 			}
@@ -119,7 +119,9 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 	}
 	w.log.Log(ctx, level, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", w.handler.ShownText(err.Error()), "retry_in", rel.RetryIn)
 	switch {
-	case rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger:
+	case rel.State.Terminal(), rel.State == ledger.Unknown && rel.Carrier == ledger.CarriedByLedger:
+		c.ackTold(ctx, w, nil)
+	case rel.Carrier == ledger.CarriedByLedger:
 		c.ack(ctx, w)
 	case rel.State == ledger.Unknown:
 		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
@@ -228,6 +230,9 @@ func (c *Consumer) backoff(n int) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
+// The pauses between tries to tell a broker something.
+const settlePause, settleCeil = 100 * time.Millisecond, 5 * time.Second
+
 // Settling a delivery. Each is tried for a while, since a broker that cannot be
 // told hands the message out again and the ledger answers it then; nothing is lost.
 
@@ -256,6 +261,7 @@ func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unuse
 }
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
+	c.tell(ctx, w, Reply{Key: w.request.Key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", w.handler.ShownText(reason)}})
 	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
 		if errors.Is(err, broker.ErrUnroutable) {
@@ -283,7 +289,7 @@ func (c *Consumer) settle(ctx context.Context, w *work, ack bool, do func(contex
 	if w.held == nil || !w.held.take(ack) {
 		return // the ledger carries the job, or the delivery was handed off or lost
 	}
-	wait := again(100*time.Millisecond, 5*time.Second)
+	wait := again(settlePause, settleCeil)
 	wait.MaxElapsedTime = c.cfg.Drain / 2
 	outcome, err := backoff.RetryWithData(func() (string, error) {
 		sctx, cancel := settling(ctx)

@@ -54,12 +54,14 @@ func TestPanicOfATrace(t *testing.T) {
 			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { panic("boom") }))
 		}
 		var log bytes.Buffer
-		r.send("1", "lost", "twice")
-		a := r.start("a", func(c *consumer.Config) { c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil)) })
+		r.send("lost", "twice")
+		r.askFor("1", "c1")
+		a := r.start("a", r.answering, func(c *consumer.Config) { c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(10 * time.Minute)
 		r.send("1")
 		time.Sleep(time.Minute)
 		r.end(a)
+		r.answered(`c1 done "answer to 1"`)
 		r.want("1", done1)
 		r.want("lost", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
 		r.want("twice", want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received, ledger.Received}})

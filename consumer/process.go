@@ -39,7 +39,11 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
 	log := c.log.With("message_id", d.ID)
 	c.named(w, w.job, log)
+	w.reply = addressOf(d.Attributes)
 	m, err := c.cfg.decode(ctx, d.Message)
+	if w.reply.to == "" {
+		w.reply = addressOf(m.attributes) // of what was wrapped
+	}
 	c.named(w, cmp.Or(m.job, w.job), log)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
@@ -53,7 +57,7 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 	}
 	c.named(w, m.job, log.With("job", m.job, "key", m.in.Key.String()))
 	w.request = ledger.Request{
-		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes)}
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
 	return true
 }
 
@@ -61,7 +65,7 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Handler) {
 	w := c.begin(nil)
 	defer c.end(w)
-	w.handler = h
+	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
 	c.named(w, s.Action, c.log.With("job", s.Action, "key", s.Key.Text, "message_id", ""))
 	defer func() {
 		if v := recover(); v != nil {
@@ -148,10 +152,15 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		c.avoid(ctx, w, claimed)
 	case ledger.HasFailed, ledger.IsCancelled:
 		w.log.InfoContext(ctx, "job ended without a result before", "verdict", claimed.Verdict.String())
-		c.ack(ctx, w)
-	case ledger.Busy, ledger.NotDue, ledger.HeldUnknown:
+		c.ackTold(ctx, w, nil)
+	case ledger.HeldUnknown:
+		if !carried {
+			return &later{in: c.lookIn(claimed), unused: true}
+		}
+		c.ackTold(ctx, w, nil)
+	case ledger.Busy, ledger.NotDue:
 		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
-		if !carried && !absorb {
+		if !carried && !absorb || w.held != nil && c.wanted(w) { // who waits for an answer gets it when there is one
 			return &later{in: c.lookIn(claimed), unused: true}
 		}
 		c.ack(ctx, w)
@@ -236,6 +245,14 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) 
 	case d.Receives > 1:
 		cause = ledger.Redelivered
 	}
+	var result []byte
+	if claimed.Result != nil {
+		result = claimed.Result.Body
+	}
+	if !c.toldEnd(ctx, w, result) {
+		c.nack(ctx, w, c.cfg.Retry.First, true)
+		return
+	}
 	w.log.InfoContext(ctx, "duplicate avoided", "cause", string(cause))
 	cost := claimed.Cost
 	if claimed.Generation > 1 { // it is of all generations, and one of them is what another run would cost
@@ -256,6 +273,7 @@ type work struct {
 	held        *held        // nil: the ledger carries it
 	handler     *job.Handler // nil: not known yet, or none
 	in          job.Input
+	reply       address        // who wants to be told of the end
 	request     ledger.Request // of its claims; each is given a token of its own
 	since       time.Time
 	undecodable error       // the stored input is damaged, or does not decode any more

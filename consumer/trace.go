@@ -21,6 +21,9 @@ type Trace struct {
 	// handed_off, lost (the broker had taken it back, or could not be told in time), or unroutable (there is no
 	// dead-letter queue for it, and it comes back).
 	Delivered func(job, outcome string)
+	// Replied: an answer was sent to who asked for it. outcome is sent, unsent (the broker did not take it; the
+	// delivery is given back, and where the ledger carries the job there is none) or unroutable (nobody takes it: dropped).
+	Replied func(job, outcome string)
 	// Claimed: the ledger answered a claim.
 	Claimed func(job string, v ledger.Verdict)
 	// Avoided: a delivery got the saved result instead of a run. cause is
@@ -76,6 +79,13 @@ func (t *tracer) delivered(job, outcome string) {
 	if t.Delivered != nil {
 		defer t.guard("Delivered")
 		t.Delivered(job, outcome)
+	}
+}
+
+func (t *tracer) replied(job, outcome string) {
+	if t.Replied != nil {
+		defer t.guard("Replied")
+		t.Replied(job, outcome)
 	}
 }
 

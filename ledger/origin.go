@@ -14,6 +14,10 @@ type Origin struct {
 	AWSTrace   string    `json:"aws_trace,omitempty"`   // AWSTraceHeader
 	Trace      string    `json:"traceparent,omitempty"` // W3C traceparent
 	TraceState string    `json:"tracestate,omitempty"`  // W3C tracestate
+
+	// Where the message wants its answer, and what it knows it by. Of more than 512 bytes they are left out: a part of an address is none.
+	ReplyTo     string `json:"reply_to,omitempty"`
+	Correlation string `json:"correlation_id,omitempty"`
 }
 
 // maxOrigin bounds each text of an origin, in bytes.
@@ -24,6 +28,11 @@ const maxOrigin = 512
 func (o Origin) Clean() Origin {
 	for _, s := range []*string{&o.Group, &o.AWSTrace, &o.Trace, &o.TraceState} {
 		*s = cut(Text(*s))
+	}
+	for _, s := range []*string{&o.ReplyTo, &o.Correlation} {
+		if *s = Text(*s); len(*s) > maxOrigin {
+			*s = ""
+		}
 	}
 	for _, t := range []*time.Time{&o.Sent, &o.First} {
 		*t = t.Round(0).UTC()

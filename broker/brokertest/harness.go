@@ -44,6 +44,13 @@ type Harness struct {
 	// MissingQueue is a publisher whose queue does not exist.
 	MissingQueue func() broker.Publisher
 
+	// Answers makes one more queue, empty, and returns what a message calls it that wants its answer there, and how to
+	// take the next message from it. Source is a broker.Replier too.
+	Answers func() (name string, next func(context.Context) (broker.Message, error))
+
+	// NoAnswers are names that no answer may go to: the queue's own and that of its dead letters.
+	NoAnswers []string
+
 	// Close closes a source in the orderly way, with the adapter's own Close:
 	// acks are flushed and deliveries still held go back to the queue. It returns
 	// when that is done. A source is closed once.
@@ -116,7 +123,7 @@ type Harness struct {
 // Run puts an adapter through the suite. It calls newHarness once per case, for
 // an empty queue each time. A case that fails says what is broken.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
-	for _, group := range [][]testCase{roundTripCases, receiveCases, settleCases, giveBackCases, deadLetterCases, loadCases} {
+	for _, group := range [][]testCase{roundTripCases, replyCases, receiveCases, settleCases, giveBackCases, deadLetterCases, loadCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Cleanup(func() {

@@ -14,6 +14,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,9 +71,10 @@ type Queue struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a waiting Receive should look again
 	ready   fifo
-	held    map[string]*message // by receipt
-	timed   timed               // held with a deadline, and delayed
-	dead    []*dead             // oldest first
+	held    map[string]*message         // by receipt
+	timed   timed                       // held with a deadline, and delayed
+	dead    []*dead                     // oldest first
+	replies map[string][]broker.Message // by the name that they were sent to
 	closed  bool
 	deleted bool
 	serial  int // of ids, receipts and places in line
@@ -82,6 +84,7 @@ var (
 	_ broker.Source      = (*Queue)(nil)
 	_ broker.Publisher   = (*Queue)(nil)
 	_ broker.DeadLetters = (*Queue)(nil)
+	_ broker.Replier     = (*Queue)(nil)
 	_ broker.Source      = (*Source)(nil)
 	_ broker.DeadLetters = (*Source)(nil)
 )
@@ -130,6 +133,47 @@ func (q *Queue) Publish(ctx context.Context, ms ...broker.Message) error {
 	}
 	q.wake()
 	return nil
+}
+
+// OpenReplies makes a place for answers by a name, which Replies empties.
+func (q *Queue) OpenReplies(to string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.replies == nil {
+		q.replies = map[string][]broker.Message{}
+	}
+	q.replies[to] = slices.Clip(q.replies[to])
+}
+
+// Reply implements broker.Replier, to the names that OpenReplies knows.
+func (q *Queue) Reply(ctx context.Context, to string, m broker.Message) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("reply to %s: %w", to, context.Cause(ctx))
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept, open := q.replies[to]
+	switch {
+	case q.closed:
+		return fmt.Errorf("reply to %s: %w", to, broker.ErrClosed)
+	case !open:
+		return fmt.Errorf("reply to %q: %w", to, broker.ErrUnroutable)
+	case q.opts.MaxBody > 0 && len(m.Body) > q.opts.MaxBody:
+		return fmt.Errorf("reply with a body of %d bytes, limit %d: %w", len(m.Body), q.opts.MaxBody, broker.ErrTooLarge)
+	}
+	q.replies[to] = append(kept, clone(m))
+	return nil
+}
+
+// Replies takes the answers that were sent to a name, oldest first.
+func (q *Queue) Replies(to string) []broker.Message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ms, open := q.replies[to]
+	if open {
+		q.replies[to] = nil
+	}
+	return ms
 }
 
 // Depth counts the messages as of now.

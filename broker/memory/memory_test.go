@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -41,6 +42,18 @@ func harness(t *testing.T, opts memory.Options) *brokertest.Harness {
 			missing := memory.New(opts)
 			missing.Delete()
 			return missing
+		},
+		Answers: func() (string, func(context.Context) (broker.Message, error)) {
+			q.OpenReplies("answers")
+			var all []broker.Message
+			return "answers", func(context.Context) (broker.Message, error) {
+				if all = append(all, q.Replies("answers")...); len(all) == 0 {
+					return broker.Message{}, errors.New("there is no answer")
+				}
+				m := all[0]
+				all = all[1:]
+				return m, nil
+			}
 		},
 		Close: func(s broker.Source) error { return s.(*memory.Source).Close() },
 		DeadLetters: func(context.Context) ([]brokertest.DeadLetter, error) {

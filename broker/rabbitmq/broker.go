@@ -63,6 +63,7 @@ var (
 	_ broker.Source      = (*Broker)(nil)
 	_ broker.Publisher   = (*Broker)(nil)
 	_ broker.DeadLetters = (*Broker)(nil)
+	_ broker.Replier     = (*Broker)(nil)
 )
 
 // Open checks the configuration and makes a first attempt to connect and to

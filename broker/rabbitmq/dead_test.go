@@ -129,7 +129,7 @@ func TestForeignMessageKeepsItsShape(t *testing.T) {
 		t.Fatalf("publish: %v", err)
 	}
 	d := b.one(r)
-	want := map[string]string{"n": "1099511627776", "s": "text", "yes": "true", "raw": "\x01\x02"}
+	want := map[string]string{"n": "1099511627776", "s": "text", "yes": "true", "raw": "\x01\x02", "reply_to": "reply", "correlation_id": "c"}
 	if len(d.Attributes) != len(want) || d.ID != "id-1" {
 		t.Errorf("attributes %q and id %q", d.Attributes, d.ID)
 	}

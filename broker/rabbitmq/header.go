@@ -27,6 +27,9 @@ const (
 	maxCopyHeaders = 124 << 10
 )
 
+// maxProperty is the longest text of a property, in bytes. What is longer stays a header.
+const maxProperty = 255
+
 // brokers says which headers are the broker's own. A copy must not carry them:
 // 3.x reads a client's x-death as the message's history and silently drops what
 // looks like a cycle, and CC sends a second copy to whoever it names.
@@ -87,7 +90,17 @@ func receives(d amqp.Delivery) int {
 
 // message is what a delivery carries of its sender.
 func message(d amqp.Delivery) broker.Message {
-	return broker.Message{ID: d.MessageId, Body: d.Body, Attributes: attributes(d.Headers)}
+	m := broker.Message{ID: d.MessageId, Body: d.Body, Attributes: attributes(d.Headers)}
+	for name, v := range map[string]string{broker.ReplyTo: d.ReplyTo, broker.CorrelationID: d.CorrelationId} {
+		if v == "" {
+			continue
+		}
+		if m.Attributes == nil {
+			m.Attributes = map[string]string{}
+		}
+		m.Attributes[name] = v
+	}
+	return m
 }
 
 // outgoing makes what is sent for m. Attributes with a name that the broker gives
@@ -98,7 +111,14 @@ func outgoing(m broker.Message) (amqp.Publishing, error) {
 		p.MessageId = newID()
 	}
 	for name, v := range m.Attributes {
-		if brokers(name) {
+		switch {
+		case brokers(name):
+			continue
+		case name == broker.ReplyTo && len(v) <= maxProperty:
+			p.ReplyTo = v
+			continue
+		case name == broker.CorrelationID && len(v) <= maxProperty:
+			p.CorrelationId = v
 			continue
 		}
 		if p.Headers == nil {

@@ -19,6 +19,7 @@ const maxUnconfirmed = 256
 type publication struct {
 	ctx   context.Context
 	queue string
+	reply bool // the queue is its reader's, who may have gone: not ours to declare
 	msg   amqp.Publishing
 	done  chan error // its outcome; has room for it
 }
@@ -58,12 +59,34 @@ func (b *Broker) Publish(ctx context.Context, ms ...broker.Message) error {
 	return b.publisher.publish(ctx, b.cfg.Queue, ps...)
 }
 
-// publish returns nil when every one of ps is stored in the queue.
+// Reply implements broker.Replier. to is the name of a queue, which may be one of RabbitMQ's direct
+// replies (amq.rabbitmq.reply-to.…). It has no content type but JSON.
+func (b *Broker) Reply(ctx context.Context, to string, m broker.Message) error {
+	if err := b.usable(); err != nil {
+		return fmt.Errorf("reply to %s: %w", to, err)
+	}
+	if to == "" || len(to) > maxProperty || to == b.cfg.Queue || to == b.cfg.DeadLetter {
+		return fmt.Errorf("reply to %.100q, which takes no replies: %w", to, broker.ErrUnroutable)
+	}
+	p, err := outgoing(m)
+	if err != nil {
+		return fmt.Errorf("reply to %s: %w", to, err)
+	}
+	p.ContentType = "application/json"
+	return b.publisher.post(ctx, to, true, p)
+}
+
+// publish returns nil when every one of ps is stored in the queue, which is one of ours.
 func (p *publisher) publish(ctx context.Context, queue string, ps ...amqp.Publishing) error {
+	return p.post(ctx, queue, false, ps...)
+}
+
+// post is publish, for a queue of replies too.
+func (p *publisher) post(ctx context.Context, queue string, reply bool, ps ...amqp.Publishing) error {
 	var sent []*publication
 	var errs []error
 	for _, msg := range ps {
-		r := &publication{ctx: ctx, queue: queue, msg: msg, done: make(chan error, 1)}
+		r := &publication{ctx: ctx, queue: queue, reply: reply, msg: msg, done: make(chan error, 1)}
 		if err := p.hand(ctx, r); err != nil {
 			errs = append(errs, err)
 			break

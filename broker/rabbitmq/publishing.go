@@ -155,7 +155,7 @@ func (s *publishing) settle(p pending) {
 		if s.returned[key]--; s.returned[key] == 0 {
 			delete(s.returned, key)
 		}
-		s.redeclare = s.p.b.cfg.Declare
+		s.redeclare = s.redeclare || s.p.b.cfg.Declare && !p.reply
 		p.done <- fmt.Errorf("queue does not exist: %w", broker.ErrUnroutable)
 	case p.confirm.Acked():
 		s.confirmedAny = true

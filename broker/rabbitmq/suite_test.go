@@ -200,6 +200,11 @@ func harness(t *testing.T) *brokertest.Harness {
 		MissingQueue: func() broker.Publisher {
 			return b.open(func(c *rabbitmq.Config) { c.Queue, c.Declare = "missing", false })
 		},
+		NoAnswers: []string{b.conf.Queue, b.conf.Queue + ".dead"},
+		Answers: func() (string, func(context.Context) (broker.Message, error)) {
+			answers := b.open(func(c *rabbitmq.Config) { c.Queue = b.queue + "-answers" })
+			return b.queue + "-answers", brokertest.Next(answers)
+		},
 		Close: func(s broker.Source) error { return s.(*rabbitmq.Broker).Close(b.soon()) },
 		DeadLetters: func(context.Context) (out []brokertest.DeadLetter, err error) {
 			for _, d := range b.dead(direct) {

@@ -56,19 +56,11 @@ func (b *Broker) Publish(ctx context.Context, ms ...broker.Message) error {
 }
 
 func (b *Broker) publish(ctx context.Context, ms []broker.Message) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	done, err := b.enter(ctx)
+	if err != nil {
+		return err
 	}
-	b.mu.Lock()
-	closed := b.closed
-	if !closed {
-		b.busy++
-	}
-	b.mu.Unlock()
-	if closed {
-		return broker.ErrClosed
-	}
-	defer b.done()
+	defer done()
 	q, err := b.prepare(ctx)
 	if err != nil {
 		return sendError(ctx, err)

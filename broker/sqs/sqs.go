@@ -77,12 +77,14 @@ type Broker struct {
 	closed      bool
 	dropped     time.Time
 	stats       status
+	replies     map[string]string // URLs of queues that answers went to, by what a message called them
 }
 
 var (
 	_ broker.Source      = (*Broker)(nil)
 	_ broker.Publisher   = (*Broker)(nil)
 	_ broker.DeadLetters = (*Broker)(nil)
+	_ broker.Replier     = (*Broker)(nil)
 )
 
 // Open checks the configuration and asks SQS for the queue. A queue that is missing or

@@ -2,6 +2,7 @@ package sqs_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"sync"
@@ -128,10 +129,19 @@ type suiteHarness struct {
 func harnessOf(t *testing.T, conf, missing sqs.Config, fifo bool) suiteHarness {
 	source, direct := open(t, conf), open(t, conf)
 	return suiteHarness{t: t, source: source, direct: direct, Harness: &brokertest.Harness{
-		Source:         source,
-		Second:         func() broker.Source { return open(t, conf) },
-		Publisher:      direct,
-		MissingQueue:   func() broker.Publisher { return open(t, missing) },
+		Source:       source,
+		Second:       func() broker.Source { return open(t, conf) },
+		Publisher:    direct,
+		MissingQueue: func() broker.Publisher { return open(t, missing) },
+		NoAnswers:    []string{conf.Queue, "https://sqs.eu-west-1.example.com/000000000000/answers"},
+		Answers: func() (string, func(context.Context) (broker.Message, error)) {
+			own := conf
+			own.Queue, own.DeadLetter, own.Declare = "answers-"+rand.Text(), "", true
+			if fifo {
+				own.Queue += ".fifo"
+			}
+			return own.Queue, brokertest.Next(open(t, own))
+		},
 		Close:          func(s broker.Source) error { return s.(*sqs.Broker).Close(soon(t)) },
 		CountsReceives: true,
 		LateAck:        !fifo,

@@ -30,7 +30,7 @@ type Build struct{ Version, ConfigHash string }
 type Metrics struct {
 	jobs map[string]bool
 
-	deliveries, claims, calls, avoided                  *prometheus.CounterVec
+	deliveries, replies, claims, calls, avoided         *prometheus.CounterVec
 	saved, spent, wasted, unpriced                      *prometheus.CounterVec
 	extensions, ledgerErrors, looks                     *prometheus.CounterVec
 	callSeconds, jobSeconds, waitSeconds, ledgerSeconds *prometheus.HistogramVec
@@ -53,6 +53,7 @@ func New(reg prometheus.Registerer, jobs []string, models []Model, build Build) 
 	m := &Metrics{
 		jobs:       make(map[string]bool, len(jobs)),
 		deliveries: r.counter("deliveries_total", "Deliveries dealt with, by what was done with them.", "job", "outcome"),
+		replies:    r.counter("replies_total", "Answers to messages that asked for one, by what became of them.", "job", "outcome"),
 		claims:     r.counter("claims_total", "Claims, by what the ledger answered.", "job", "verdict"),
 		calls:      r.counter("model_calls_total", "Requests to model providers, by outcome; saved: an answer from the ledger was used and nothing was sent.", "job", "provider", "model", "outcome"),
 		avoided:    r.counter("calls_avoided_total", "Deliveries answered with a saved result, by how the duplicate came about.", "job", "cause"),
@@ -105,6 +106,7 @@ func (m *Metrics) Unknown(counts []ledger.UnknownCount) {
 func (m *Metrics) Trace() consumer.Trace {
 	return consumer.Trace{
 		Delivered: func(job, outcome string) { m.deliveries.WithLabelValues(m.job(job), outcome).Inc() },
+		Replied:   func(job, outcome string) { m.replies.WithLabelValues(m.job(job), outcome).Inc() },
 		Claimed: func(job string, v ledger.Verdict) {
 			m.claims.WithLabelValues(m.job(job), v.String()).Inc()
 		},

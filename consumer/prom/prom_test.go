@@ -123,11 +123,13 @@ func TestTrace(t *testing.T) {
 	tr.Ledger("send", time.Millisecond, errors.New("gone"))
 	tr.Slots(3, 64)
 	tr.Draining()
+	tr.Replied("ticket.summary", "unroutable")
 	m.Unknown([]ledger.UnknownCount{{Action: "ticket.summary", Count: 2, Oldest: time.Minute}, {Action: "gone", Count: 1, Oldest: time.Hour}})
 
 	for name, v := range map[string]struct{ got, want float64 }{
 		"acked":             {testutil.ToFloat64(m.deliveries.WithLabelValues("ticket.summary", "acked")), 1},
 		"unknown job":       {testutil.ToFloat64(m.deliveries.WithLabelValues("unknown", "dead_lettered")), 1},
+		"reply":             {testutil.ToFloat64(m.replies.WithLabelValues("ticket.summary", "unroutable")), 1},
 		"verdict":           {testutil.ToFloat64(m.claims.WithLabelValues("ticket.summary", "saved")), 1},
 		"received":          {testutil.ToFloat64(m.calls.WithLabelValues("ticket.summary", "openai", "gpt-5-mini", "received")), 3},
 		"unknown call":      {testutil.ToFloat64(m.calls.WithLabelValues("ticket.summary", "openai", "gpt-5-mini", "unknown")), 1},

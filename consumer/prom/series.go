@@ -32,6 +32,7 @@ func (r registrar) histogram(name, help string, buckets []float64, labels ...str
 // The words that stand in labels.
 var (
 	outcomes   = []string{"acked", "nacked", "dead_lettered", "handed_off", "lost", "unroutable"}
+	answers    = []string{"sent", "unsent", "unroutable"}
 	causes     = []string{"redelivered", "duplicate_message", "ack_lost"}
 	results    = []string{"ok", "lost", "limit", "error"}
 	ops        = []string{"claim", "look", "send", "settle", "complete", "release", "renew"}
@@ -44,6 +45,7 @@ var (
 func (m *Metrics) zero(jobs []string, models []Model) {
 	for _, j := range append([]string{unknownJob}, jobs...) {
 		each(outcomes, func(o string) { m.deliveries.WithLabelValues(j, o) })
+		each(answers, func(o string) { m.replies.WithLabelValues(j, o) })
 		m.unknownJobs.WithLabelValues(j)
 	}
 	for _, j := range jobs {

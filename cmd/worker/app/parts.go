@@ -167,6 +167,7 @@ type queue struct {
 	broker.Source
 	broker.Publisher
 	broker.DeadLetters
+	broker.Replier
 	fifo     bool               // the order of a group keeps what is behind it from being received
 	ready    func() error       // why it is not connected, or nil
 	metrics  func() prom.Broker // nil: it counts nothing
@@ -179,7 +180,7 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 		if c.Queue == nil {
 			c.Queue = brokermemory.New(brokermemory.Options{})
 		}
-		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, DeadLetters: c.Queue, ready: func() error { return nil },
+		return &queue{Source: c.Queue.Source(), Publisher: c.Queue, DeadLetters: c.Queue, Replier: c.Queue, ready: func() error { return nil },
 			describe: func(context.Context) doctor.Broker { return doctor.Broker{Memory: true} }, close: func(context.Context) error { return nil }}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
@@ -194,7 +195,7 @@ func (c *call) openBroker(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.url %s (%s): %w", cfg.Broker.URL, cfg.Source("broker.url"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
+	return &queue{Source: b, Publisher: b, DeadLetters: b, Replier: b, ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
 		metrics: func() prom.Broker { return rabbitMetrics(b.State()) },
 		describe: func(ctx context.Context) doctor.Broker {
 			d, err := b.Describe(ctx)
@@ -210,7 +211,7 @@ func openSQS(ctx context.Context, cfg *config.Config, log *slog.Logger) (*queue,
 	if err != nil {
 		return nil, fmt.Errorf("opening broker.queue %s (%s) at SQS: %w", cfg.Broker.Queue, cfg.Source("broker.queue"), err)
 	}
-	return &queue{Source: b, Publisher: b, DeadLetters: b, fifo: strings.HasSuffix(cfg.Broker.Queue, ".fifo"),
+	return &queue{Source: b, Publisher: b, DeadLetters: b, Replier: b, fifo: strings.HasSuffix(cfg.Broker.Queue, ".fifo"),
 		ready: func() error { s := b.State(); return connected(s.Connected, s.LastError) }, close: b.Close,
 		metrics: func() prom.Broker { return sqsMetrics(b.State()) },
 		describe: func(ctx context.Context) doctor.Broker {

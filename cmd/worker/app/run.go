@@ -148,6 +148,9 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 		prom.WatchBroker(w.registry, w.queue.metrics)
 	}
 	cc.Source, cc.Store, cc.Log, cc.Trace = w.queue, w.store, log, w.metrics.Trace()
+	if cfg.Broker.Replies {
+		cc.Replies = w.queue
+	}
 	if w.consumer, err = consumer.New(cc); err != nil {
 		return w, err
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/internal/modelserver"
 )
 
@@ -58,6 +60,28 @@ func TestRunPaysOnce(t *testing.T) {
 	}
 	if log := r.log.String(); strings.Contains(log, "planted") || !strings.Contains(log, "PO017") || !strings.Contains(log, "PO018") {
 		t.Errorf("the log shows a key, or does not warn of memory:\n%s", log)
+	}
+}
+
+// Who names a queue for the answer gets it there, unless the configuration says no.
+func TestRunAnswers(t *testing.T) {
+	for setting, want := range map[string]int{"PAIDONCE_BROKER_REPLIES=true": 1, "PAIDONCE_BROKER_REPLIES=false": 0} {
+		w := newWorld(t)
+		w.models(modelserver.Options{})
+		w.env = append(w.env, setting)
+		w.queue.OpenReplies("answers")
+		m := broker.Message{Body: []byte(`{"tenant":"acme","content":"7714","revision":2,"text":"hello"}`), Attributes: map[string]string{
+			consumer.Attribute: "content.moderate", broker.ReplyTo: "answers", broker.CorrelationID: "c1"}}
+		if err := w.queue.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		r := w.start()
+		w.until("acme:content.moderate:7714:v2:p1", "done")
+		r.stop()
+		got := w.queue.Replies("answers")
+		if len(got) != want || want > 0 && (got[0].Attributes[broker.CorrelationID] != "c1" || !strings.Contains(string(got[0].Body), `"state":"done","result":{"flagged":`)) {
+			t.Errorf("%s: answers %+v", setting, got)
+		}
 	}
 }
 

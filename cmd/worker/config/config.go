@@ -51,6 +51,7 @@ type Broker struct {
 	Endpoint   URL    `conf:"endpoint" schemes:"http,https"`
 	Region     string `conf:"region"`
 	Declare    bool   `conf:"declare" default:"true"`
+	Replies    bool   `conf:"replies" default:"true"` // to messages that name a queue for the answer
 }
 
 // Consumer has the windows and limits of package consumer, under the same names.
