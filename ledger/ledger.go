@@ -112,6 +112,9 @@ type Workers interface {
 	// Renew pushes the worker's lease out to ttl from now. ErrClosed: the epoch
 	// was closed (the lease had lapsed); every lease under it is lost.
 	Renew(ctx context.Context, id WorkerID, ttl time.Duration) (Renewed, error)
+	// Flagged names the worker's running jobs that a person flagged (J19f), as a renewal does. It reads,
+	// and reads nothing but these, so that a worker can ask often.
+	Flagged(ctx context.Context, id WorkerID) ([]Key, error)
 	// Leave closes the epoch: what the worker still owned is free at once.
 	Leave(ctx context.Context, id WorkerID) error
 	// Count adds deliveries that were answered with a saved result, many at a time: nothing is written

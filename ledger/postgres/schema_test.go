@@ -307,6 +307,9 @@ func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
 			f.Errorf("%s does not go by the keys' order:\n%s", name, plan)
 		}
 	}
+	if plan, err := explain(ctx, tx, "flagged", "('w1', 1)"); err != nil || !strings.Contains(plan, " job_flagged") {
+		f.Errorf("flagged is not read by its own index: %v\n%s", err, plan)
+	}
 	for name, args := range sweeps {
 		plan, err := explain(ctx, tx, name, args)
 		if err != nil {

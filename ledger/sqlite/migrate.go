@@ -22,7 +22,7 @@ var migrations embed.FS
 // schemaVersion is the newest schema that this program knows, and oldestSchema the
 // oldest that it runs with: migrations only add.
 const (
-	schemaVersion = 6
+	schemaVersion = 7
 	oldestSchema  = 6 // no program was released that makes an older one
 )
 
