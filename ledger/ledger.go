@@ -155,7 +155,7 @@ type Reconciler interface {
 type Reader interface {
 	// Job returns one job with its attempts and history, or ErrNotFound.
 	Job(ctx context.Context, k Key) (Job, error)
-	// Jobs lists jobs, newest first, without attempts, history and bodies. It
+	// Jobs lists jobs, newest first (in the order in which their rows were made), without attempts, history and bodies. It
 	// holds a connection while it is iterated.
 	Jobs(ctx context.Context, f Filter) iter.Seq2[Job, error]
 	// Unknowns counts the unknown jobs of each action.

@@ -216,6 +216,7 @@ var acrossTenants = map[string]string{
 	"adopt":         "a reconciler looks after all tenants",
 	"flagged":       "the running jobs of one worker are of any tenant",
 	"jobs":          "a listing for people, of one tenant or of all",
+	"jobs_all":      "a listing for people, of all tenants",
 	"unknowns":      "a report over all tenants",
 	"costs_calls":   "a report for people, of one tenant or of all",
 	"costs_jobs":    "a report for people, of one tenant or of all",

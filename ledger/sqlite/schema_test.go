@@ -224,7 +224,7 @@ func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", 
 // end to end. (json_each is an argument; what a subquery found is no table.)
 func TestPlans(t *testing.T) {
 	db := raw(t, file(t))
-	whole := map[string]bool{"jobs": true, "sweep_workers": true, "version": true,
+	whole := map[string]bool{"jobs": true /* TestListings */, "sweep_workers": true, "version": true,
 		"costs_calls": true, "costs_jobs": true, "costs_models": true, "costs_avoided": true, "forgotten": true}
 	files, err := filepath.Glob("sql/*.sql")
 	if err != nil {
