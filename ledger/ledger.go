@@ -53,7 +53,7 @@ type Ledger interface {
 	// Send is the gate (J7): the last durable write before money is spent. After
 	// nil the attempt is on record as sent and the caller may write to the wire,
 	// once, within [SendWindow] of having called. ErrLost, ErrCancelled,
-	// ErrBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
+	// ErrBudget, ErrDayBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
 	// under this id. ErrRepeated, which comes before all of them, means: it is on record.
 	//
 	// Of the owner's two deadlines the gate heeds the run's alone: it is on the job
@@ -163,6 +163,8 @@ type Reader interface {
 	// Costs adds up what was called, spent, avoided and wasted, in one snapshot. Sums are exact. What is
 	// past its retention is missing, and the report says so. It reads much: it is no probe.
 	Costs(ctx context.Context, f CostFilter) (Costs, error)
+	// Budgets lists the budgets of a day (Attempt.Day), by tenant and action.
+	Budgets(ctx context.Context, f BudgetFilter) ([]Budget, error)
 	// Answer returns the captured answer of an attempt. ErrNotFound: there is none, or it is past
 	// its retention.
 	Answer(ctx context.Context, id AttemptID) (Response, error)

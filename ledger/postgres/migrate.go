@@ -24,7 +24,7 @@ var migrations embed.FS
 // work during a rolling upgrade.
 const (
 	schemaVersion = 9
-	oldestSchema  = 8 // no program was released that makes an older one
+	oldestSchema  = 9 // no program was released that makes an older one
 )
 
 // migrating is the advisory lock of whoever migrates. It belongs to a transaction:

@@ -23,7 +23,7 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add.
 const (
 	schemaVersion = 7
-	oldestSchema  = 6 // no program was released that makes an older one
+	oldestSchema  = 7 // no program was released that makes an older one
 )
 
 // schemaTable records what was applied.
