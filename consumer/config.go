@@ -82,6 +82,8 @@ type Config struct {
 	// Default: a third of Lease, at most 15 s.
 	Tick time.Duration
 
+	// Budgets bound what is spent in a day. Its zero value bounds nothing, and costs nothing.
+	Budgets Budgets
 	// Prices say what calls cost. Default: the table that this version brings along.
 	Prices *prices.Table
 	// Wire is the base of guarded requests, as job.RunConfig has it. nil: Go's defaults.
@@ -90,6 +92,24 @@ type Config struct {
 	Trace Trace
 	// Log is the logger. nil: slog.Default().
 	Log *slog.Logger
+}
+
+// Budgets bound what is spent in a day of UTC, by the ledger's clock at the send gate. A call that has no room left is
+// not sent: its job waits, for an hour at most and until the next day, and the run does not count if it paid for nothing. All
+// workers should have the same; each goes by its own.
+type Budgets struct {
+	TenantDay ledger.Nano            // of each tenant; 0: none
+	Tenants   map[string]ledger.Nano // of these instead; 0: none
+	ActionDay map[string]ledger.Nano // of each tenant's jobs of that name; 0 or not there: none
+}
+
+// of are the limits of a tenant's jobs of that name.
+func (b Budgets) of(tenant, action string) ledger.DayLimits {
+	d := ledger.DayLimits{Tenant: b.TenantDay, Action: b.ActionDay[action]}
+	if own, ok := b.Tenants[tenant]; ok {
+		d.Tenant = own
+	}
+	return d
 }
 
 // listingLag is how late a call may turn up in a provider's list after it ended.

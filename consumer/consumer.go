@@ -107,6 +107,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var loops, keeping sync.WaitGroup
 	keeping.Go(func() { c.keep(background) })
 	keeping.Go(func() { c.tallies(background) })
+	keeping.Go(func() { c.heed(background) })
 	loops.Go(func() { stop(c.receive(receive, paid)) })
 	loops.Go(func() { c.sweep(receive, paid) })
 	loops.Go(func() { c.reconcile(receive) })

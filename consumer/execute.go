@@ -40,6 +40,9 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *late
 	return again
 }
 
+// dayBudget is the class of a run whose next call has no room in a budget of the day.
+const dayBudget = "day_budget"
+
 // resting is the class of a run that sent nothing since every route of a call rests.
 const resting = "resting"
 
@@ -48,7 +51,7 @@ func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.R
 	return job.NewRun(job.RunConfig{
 		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
-		Action: w.job, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
+		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 }
 
@@ -90,7 +93,12 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 			return ledger.Done, nil
 		}
 	}
-	return c.release(ctx, paid, w, c.outcome(ctx, n, run.Idle(), err), err)
+	o := c.outcome(ctx, n, run.Idle(), err)
+	if o.Error.Class == dayBudget {
+		c.trace.overDay(w.job)
+		o.GiveBack = !run.Paid() // what is paid at every run must not be paid for without end
+	}
+	return c.release(ctx, paid, w, o, err)
 }
 
 // release ends a run without a result, because of err, and settles its delivery, or says
@@ -98,7 +106,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome, err error) (ledger.State, *later) {
 	lease, _ := c.owned(w)
 	level := slog.LevelWarn
-	if o.Error.Class == string(job.Waiting) {
+	if o.Error.Class == string(job.Waiting) || o.Error.Class == dayBudget {
 		level = slog.LevelInfo
 		c.carry(ctx, paid, w)
 	}
@@ -125,7 +133,7 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		c.ack(ctx, w)
 	case rel.State == ledger.Unknown:
 		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
-	case o.Error.Class == resting:
+	case o.Error.Class == resting, o.Error.Class == dayBudget:
 		return rel.State, &later{in: rel.RetryIn, unused: true}
 	case o.GiveBack: // for another worker: this one drains, has lost its lease, or lacks a key
 		c.nack(ctx, w, rel.RetryIn, true)
@@ -201,6 +209,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) l
 		o.GiveBack, o.Error.Class = true, "lost"
 	case errors.Is(err, job.ErrBudget):
 		o.Fail, o.Error.Class = true, "budget"
+	case errors.Is(err, job.ErrDayBudget):
+		o.Error.Class, o.RetryIn = dayBudget, tilBudget(time.Now())
 	case errors.Is(err, job.ErrTooLarge), errors.Is(err, ledger.ErrTooLarge):
 		o.Fail, o.Error.Class = true, "result_too_large"
 	case errors.Is(err, job.ErrMismatch):
@@ -219,6 +229,16 @@ func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) l
 		o.RetryIn = max(in, c.backoff(run))
 	}
 	return o
+}
+
+// budgetLook is how often a job that waits for a budget looks whether there is room: a limit may have been raised.
+const budgetLook = time.Hour
+
+// tilBudget is how long such a job waits: until the day of UTC is over, with some jitter, and no longer than budgetLook.
+func tilBudget(now time.Time) time.Duration {
+	midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	wait := min(midnight.Sub(now)+time.Second, budgetLook)
+	return wait + time.Duration(rand.Int64N(int64(time.Minute)))
 }
 
 // backoff is the wait after the n-th run.

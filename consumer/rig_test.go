@@ -163,9 +163,9 @@ func (r *rig) end(nodes ...*node) {
 	}
 }
 
-func (r *rig) handlers() *job.Registry {
+func (r *rig) handlers(more ...job.Used) *job.Registry {
 	reg := new(job.Registry)
-	job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call), Volatile: []string{"Pad"}, Redact: r.redact,
+	job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: append(job.Uses(r.call), more...), Volatile: []string{"Pad"}, Redact: r.redact,
 		Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
 			r.runs.Add(1)
 			if r.before != nil {

@@ -38,6 +38,8 @@ type Trace struct {
 	// Wasted: a job was done without this answer, which had been paid for. An answer that came after
 	// that is told by Called or Found alone, as surplus.
 	Wasted func(job string, cost ledger.Nano)
+	// OverDay: a run ended because a budget of the day had no room for its next call.
+	OverDay func(job string)
 	// Ended: a run ended. state is the job's afterwards; waited is from the delivery to
 	// the start of the handler.
 	Ended func(job string, state ledger.State, waited, took time.Duration)
@@ -121,6 +123,13 @@ func (t *tracer) wasted(job string, cost ledger.Nano) {
 	if t.Wasted != nil {
 		defer t.guard("Wasted")
 		t.Wasted(job, cost)
+	}
+}
+
+func (t *tracer) overDay(job string) {
+	if t.OverDay != nil {
+		defer t.guard("OverDay")
+		t.OverDay(job)
 	}
 }
 

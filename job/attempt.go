@@ -79,6 +79,9 @@ func (a *Attempt) Free() *http.Client { return http.DefaultClient }
 // The value that Do returns becomes the recorded answer; of an error, Fail and Retry mean
 // that it definitely did not happen, and anything else that it may have.
 func (a *Attempt) Sent(ctx context.Context) error {
+	if a.free {
+		a.spec.Day = ledger.DayLimits{} // what costs nothing waits for no budget
+	}
 	if err := a.gate(ctx); err != nil {
 		return err
 	}
@@ -117,7 +120,7 @@ func (a *Attempt) gate(ctx context.Context) error {
 		return a.abort(relook, err)
 	case errors.Is(err, ledger.ErrRequest):
 		return a.abort(never, err)
-	case errors.Is(err, ledger.ErrLost), errors.Is(err, ledger.ErrBudget), errors.Is(err, ledger.ErrCancelled):
+	case errors.Is(err, ledger.ErrLost), errors.Is(err, ledger.ErrBudget), errors.Is(err, ledger.ErrDayBudget), errors.Is(err, ledger.ErrCancelled):
 		return a.abort(aborted, a.run.refused(err))
 	default:
 		// The gate may be on record. Nothing was sent and nothing will be.
@@ -126,6 +129,7 @@ func (a *Attempt) gate(ctx context.Context) error {
 	if elapsed(issued) > ledger.SendWindow {
 		return a.unsent(ctx, "window_over", errWindow)
 	}
+	a.run.passed()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gated = time.Now()

@@ -294,7 +294,7 @@ func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
 	return &Attempt{run: q.run, free: rt.Free, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
+		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: q.run.cfg.Day}}
 }
 
 // played runs a route on a saved answer.

@@ -16,6 +16,9 @@ var (
 	ErrLost = errors.New("PO311 the run lost its lease")
 	// ErrBudget: the next call would take the job over its budget.
 	ErrBudget = errors.New("PO312 the job is over its budget")
+	// ErrDayBudget: the next call would take the tenant, or the job's action of that tenant, over what may be spent in
+	// a day. The job waits; nothing was sent.
+	ErrDayBudget = errors.New("PO621 the day's budget is used up")
 	// ErrMismatch: the handler asks for a call in a way that its earlier run did not.
 	ErrMismatch = errors.New("PO313 the call does not match its record")
 	// ErrStopping: the worker is draining and the call would not end in time. The

@@ -29,16 +29,18 @@ type Run struct {
 	flights map[ledger.CallRef]*flight
 	open    map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
 	begun   int                  // attempts
+	sent    int                  // of these, those that passed the gate
 }
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
 type RunConfig struct {
-	Ledger ledger.Ledger // required
-	Lease  ledger.Lease  // required
-	Number int           // of this run, from 1
-	Who    string        // the worker, for the history
-	Origin ledger.Origin // of the message
-	Action string        // the job's name
+	Ledger ledger.Ledger    // required
+	Lease  ledger.Lease     // required
+	Number int              // of this run, from 1
+	Who    string           // the worker, for the history
+	Origin ledger.Origin    // of the message
+	Action string           // the job's name
+	Day    ledger.DayLimits // what its tenant and action may spend in a day
 	// Traffic is what this process knows of its routes, shared by all runs. nil: of this run alone.
 	Traffic *Traffic
 
@@ -132,7 +134,7 @@ func (r *Run) OnCommit(h ledger.Hook) {
 }
 
 // Sticky is the first error that forbids committing a result, whatever the
-// handler returned: ErrHeld, ErrLost, ErrBudget, ErrMismatch, ErrStopping, ErrCancelled, and ledger.ErrKey.
+// handler returned: ErrHeld, ErrLost, ErrBudget, ErrDayBudget, ErrMismatch, ErrStopping, ErrCancelled, and ledger.ErrKey.
 func (r *Run) Sticky() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,6 +169,20 @@ func (r *Run) began(id ledger.ID, p Policy) {
 	defer r.mu.Unlock()
 	r.open[id] = p
 	r.begun++
+}
+
+// passed says that an attempt is on record as sent.
+func (r *Run) passed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+}
+
+// Paid reports whether the run may have paid for anything: an attempt of it passed the gate.
+func (r *Run) Paid() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent > 0
 }
 
 // MayWaste reports whether answers of the job may be left that its result does not use: an earlier run
@@ -224,7 +240,7 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 // refused turns the ledger's refusals into this package's sticky errors.
 func (r *Run) refused(err error) error {
 	for _, s := range []struct{ from, to error }{
-		{ledger.ErrLost, ErrLost}, {ledger.ErrBudget, ErrBudget}, {ledger.ErrCancelled, ErrCancelled},
+		{ledger.ErrLost, ErrLost}, {ledger.ErrBudget, ErrBudget}, {ledger.ErrDayBudget, ErrDayBudget}, {ledger.ErrCancelled, ErrCancelled},
 	} {
 		if errors.Is(err, s.from) {
 			return r.stick(s.to)

@@ -27,6 +27,9 @@ type Attempt struct {
 	Timeout         time.Duration // the route's: until then the attempt may still land
 	Reserve         Nano          // upper bound of the cost, held until evidence; 0: unbounded calls reserve nothing
 	LateSeen        int64         // Looked.Late of the look that found no answer
+	// Day is what its tenant and action may spend in a day, this attempt included. It is the gate's alone: rows read
+	// back have none.
+	Day DayLimits
 }
 
 // Usage is tokens, normalised: In includes cached ones, Out includes reasoning. Nil

@@ -17,6 +17,8 @@ var (
 	ErrCancelled = errors.New("PO202 job is cancelled")
 	// ErrBudget: the call would take the job over its budget; it is held.
 	ErrBudget = errors.New("PO203 job is over its budget")
+	// ErrDayBudget: the call would take its tenant, or its action of the tenant, over what may be spent in a day.
+	ErrDayBudget = errors.New("PO620 the day's budget of the tenant or of the action has no room for the call")
 	// ErrLate: an answer arrived since this run last looked; look again.
 	ErrLate = errors.New("PO204 an answer arrived since the last look")
 	// ErrRepeated: the attempt was gated before. Whoever sees this never sends

@@ -53,7 +53,7 @@ type Ledger interface {
 	// Send is the gate (J7): the last durable write before money is spent. After
 	// nil the attempt is on record as sent and the caller may write to the wire,
 	// once, within [SendWindow] of having called. ErrLost, ErrCancelled,
-	// ErrBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
+	// ErrBudget, ErrDayBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
 	// under this id. ErrRepeated, which comes before all of them, means: it is on record.
 	//
 	// Of the owner's two deadlines the gate heeds the run's alone: it is on the job
@@ -112,6 +112,9 @@ type Workers interface {
 	// Renew pushes the worker's lease out to ttl from now. ErrClosed: the epoch
 	// was closed (the lease had lapsed); every lease under it is lost.
 	Renew(ctx context.Context, id WorkerID, ttl time.Duration) (Renewed, error)
+	// Flagged names the worker's running jobs that a person flagged (J19f), as a renewal does. It reads,
+	// and reads nothing but these, so that a worker can ask often.
+	Flagged(ctx context.Context, id WorkerID) ([]Key, error)
 	// Leave closes the epoch: what the worker still owned is free at once.
 	Leave(ctx context.Context, id WorkerID) error
 	// Count adds deliveries that were answered with a saved result, many at a time: nothing is written
@@ -152,7 +155,7 @@ type Reconciler interface {
 type Reader interface {
 	// Job returns one job with its attempts and history, or ErrNotFound.
 	Job(ctx context.Context, k Key) (Job, error)
-	// Jobs lists jobs, newest first, without attempts, history and bodies. It
+	// Jobs lists jobs, newest first (in the order in which their rows were made), without attempts, history and bodies. It
 	// holds a connection while it is iterated.
 	Jobs(ctx context.Context, f Filter) iter.Seq2[Job, error]
 	// Unknowns counts the unknown jobs of each action.
@@ -160,6 +163,8 @@ type Reader interface {
 	// Costs adds up what was called, spent, avoided and wasted, in one snapshot. Sums are exact. What is
 	// past its retention is missing, and the report says so. It reads much: it is no probe.
 	Costs(ctx context.Context, f CostFilter) (Costs, error)
+	// Budgets lists the budgets of a day (Attempt.Day), by tenant and action.
+	Budgets(ctx context.Context, f BudgetFilter) ([]Budget, error)
 	// Answer returns the captured answer of an attempt. ErrNotFound: there is none, or it is past
 	// its retention.
 	Answer(ctx context.Context, id AttemptID) (Response, error)

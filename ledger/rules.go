@@ -76,6 +76,8 @@ func Refusal(guard string) error {
 		return ErrCancelled
 	case "in_budget":
 		return ErrBudget
+	case "in_day_budget":
+		return ErrDayBudget
 	case "late_seen":
 		return ErrLate
 	case "input_kept":

@@ -96,6 +96,7 @@ type Facts struct {
 	Lapsed     bool // the owner's epoch is closed, or the run deadline is over; for the owner itself, the deadline alone
 	LateSeen   bool // the run has seen every late answer
 	InBudget   bool // cost + reserved + this call's reserve <= budget, or no budget
+	OverDay    bool // a budget of the day has no room for this call
 	ReplayLeft bool // replays < the policy's maximum
 	Held       bool // unknown for longer than hold (an owner within its run need not wait)
 	PastRoutes bool // every open attempt is past its route's timeout
@@ -162,6 +163,7 @@ var (
 	fence      = Guard{"fence", func(f Facts) bool { return f.FenceHeld }}
 	lateSeen   = Guard{"late_seen", func(f Facts) bool { return f.LateSeen }}
 	inBudget   = Guard{"in_budget", func(f Facts) bool { return f.InBudget }}
+	inDay      = Guard{"in_day_budget", func(f Facts) bool { return !f.OverDay }}
 	uncancel   = Guard{"not_cancelled", func(f Facts) bool { return !f.Cancel }}
 	cancelled  = Guard{"cancel_flag", func(f Facts) bool { return f.Cancel }}
 	inputKept  = Guard{"input_kept", func(f Facts) bool { return f.InputKept }}
@@ -208,8 +210,8 @@ var table = []Transition{
 	{ID: "J5", Name: "same claim again", From: []State{Running}, By: []Actor{ByClaim},
 		Guards: []Guard{token}, Sets: "nothing: answers a lost reply"},
 	{ID: "J7", Name: "send gate", From: []State{Running}, By: []Actor{ByOwner},
-		Guards: []Guard{fence, live, uncancel, inBudget, lateSeen},
-		Sets:   "open_calls+1, reserved; the attempt is inserted as sent"},
+		Guards: []Guard{fence, live, uncancel, inBudget, lateSeen, inDay},
+		Sets:   "open_calls+1, reserved, of the job and of the day's budgets; the attempt is inserted as sent"},
 	{ID: "J8", Name: "answer captured", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, unreceived},
 		Sets: "attempt received, cost booked, reserve freed; open_calls-1 if it was sent; other open attempts of the call closed as unknown; surplus if the job is done or the generation older; late+1 if the attempt's fence is not the job's; an unknown job with none open becomes ready"},
 	{ID: "J9", Name: "definitely no answer", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, openOrLeft, settleable},
@@ -236,6 +238,8 @@ var table = []Transition{
 		Sets: "generation+1, runs, panics and replays 0, carrier ledger, error, result and flag null, the token used; the old result is kept, answers that no result used become surplus"},
 	{ID: "J18r", Name: "retry", From: []State{Failed}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept, paidOnce},
 		Sets: "runs and panics 0, carrier ledger, error and flag null; captured answers are used"},
+	{ID: "J18w", Name: "do not wait", From: []State{Ready}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept},
+		Sets: "carrier ledger, due now"},
 	{ID: "J19", Name: "cancel", From: []State{Ready, Unknown}, To: Cancelled, By: []Actor{ByPerson},
 		Sets: "reason; open attempts closed as unknown, open_calls 0"},
 	{ID: "J19f", Name: "flag a running job", From: []State{Running}, By: []Actor{ByPerson}, Sets: "cancel flag"},

@@ -31,7 +31,7 @@ type Metrics struct {
 	jobs map[string]bool
 
 	deliveries, replies, claims, calls, avoided         *prometheus.CounterVec
-	saved, spent, wasted, unpriced                      *prometheus.CounterVec
+	saved, spent, wasted, unpriced, overDay             *prometheus.CounterVec
 	extensions, ledgerErrors, looks                     *prometheus.CounterVec
 	callSeconds, jobSeconds, waitSeconds, ledgerSeconds *prometheus.HistogramVec
 	unknownJobs, slots                                  *prometheus.GaugeVec
@@ -61,6 +61,7 @@ func New(reg prometheus.Registerer, jobs []string, models []Model, build Build) 
 		spent:      r.counter("spent_usd_total", "What model calls cost, in US dollars, where the price is known.", "job", "provider", "model"),
 		wasted:     r.counter("wasted_usd_total", "What answers cost that no job needed, in US dollars, where the price is known.", "job"),
 		unpriced:   r.counter("unpriced_calls_total", "Answered model calls whose price is not known.", "job", "provider", "model"),
+		overDay:    r.counter("day_budget_refusals_total", "Runs that ended because a budget of the day had no room for their next call; nothing was sent.", "job"),
 		extensions: r.counter("visibility_extensions_total", "Extensions of deliveries, by result.", "result"),
 		ledgerErrors: r.counter("ledger_errors_total", "Verbs of the ledger that answered with an error, refusals included.",
 			"op"),
@@ -116,6 +117,7 @@ func (m *Metrics) Trace() consumer.Trace {
 		Wasted: func(job string, cost ledger.Nano) {
 			m.wasted.WithLabelValues(m.job(job)).Add(dollars(cost))
 		},
+		OverDay: func(job string) { m.overDay.WithLabelValues(m.job(job)).Inc() },
 		Ended: func(job string, _ ledger.State, waited, took time.Duration) {
 			m.waitSeconds.WithLabelValues(m.job(job)).Observe(waited.Seconds())
 			m.jobSeconds.WithLabelValues(m.job(job)).Observe(took.Seconds())

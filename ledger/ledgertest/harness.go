@@ -52,6 +52,10 @@ type Harness struct {
 	// the times of the attempts stay.
 	AgeRow func(k ledger.Key, d time.Duration)
 
+	// AgeBudgets moves all budgets of a day back by whole days, and with them the day on which their
+	// attempts are booked.
+	AgeBudgets func(days int)
+
 	// Hook makes work of the user that writes mark in the result's transaction, to
 	// a place of the harness's own (a table, for a database).
 	Hook func(mark string) ledger.Hook
@@ -90,7 +94,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, budgetCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

@@ -78,13 +78,14 @@ func (w *world) opSend(j *played) {
 	if k, err := w.sides[1].Store.Look(w.Context(), lease[1], a.Call); err == nil {
 		a.LateSeen = k.Late
 	}
+	a.Day = ledger.DayLimits{Tenant: pick(w, 0, 0, 10*cent), Action: pick(w, 0, 0, 8*cent)}
 	if w.chance(10) {
 		a.LateSeen = w.Int64N(3)
 	}
 	if w.chance(8) && len(j.attempts) > 0 {
 		a.ID = j.attempts[w.IntN(len(j.attempts))].ID
 	}
-	what := fmt.Sprintf("send %s under fence %d: %s of call %s %q reserving %s, late seen %d", j.req.Key.Text, lease[1].Fence, a.ID, a.Call.Name, a.Call.InputKey, a.Reserve, a.LateSeen)
+	what := fmt.Sprintf("send %s under fence %d: %s of call %s %q reserving %s, late seen %d, day %v", j.req.Key.Text, lease[1].Fence, a.ID, a.Call.Name, a.Call.InputKey, a.Reserve, a.LateSeen, a.Day)
 	if w.both(what, j, func(i int, h *Harness) string { return word(h.Store.Send(w.Context(), lease[i], a)) }) == "ok" {
 		j.attempts = append(j.attempts, a)
 	}

@@ -126,6 +126,14 @@ func (w *world) sameAll() {
 	for _, j := range w.jobs {
 		w.same(j)
 	}
+	w.both("budgets", nil, func(_ int, h *Harness) string {
+		all, err := h.Store.Budgets(w.Context(), ledger.BudgetFilter{Day: time.Now(), Tenant: w.tenant})
+		s := []string{word(err)}
+		for _, b := range all {
+			s = append(s, budgetText(b))
+		}
+		return strings.Join(s, "\n      ")
+	})
 }
 
 // opList asks what people ask.

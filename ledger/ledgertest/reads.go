@@ -95,20 +95,36 @@ func jobs(e *env) {
 	foreign := e.request("four")
 	foreign.Key.Tenant = "globex"
 	e.start(foreign)
-	e.AgeRow(two.key, long) // so it is the oldest
+	failure := outcome()
+	failure.Fail = true
+	e.run("five").release(failure, ledger.Failed)
+	sixth := e.request("six")
+	sixth.Key.Tenant = "globex"
+	e.start(sixth).release(failure, ledger.Failed)
 	for _, c := range []struct {
 		f    ledger.Filter
 		want string
 	}{
-		{ledger.Filter{}, "[four three one two]"},
-		{ledger.Filter{Limit: 2}, "[four three]"},
-		{ledger.Filter{Tenant: tenant}, "[three one two]"},
+		{ledger.Filter{}, "[six five four three two one]"},
+		{ledger.Filter{Limit: 2}, "[six five]"},
+		{ledger.Filter{Tenant: tenant}, "[five three two one]"},
 		{ledger.Filter{Tenant: "nobody"}, "[]"},
 		{ledger.Filter{Action: "it's another"}, "[three]"},
 		{ledger.Filter{State: ledger.Running}, "[four three]"},
 		{ledger.Filter{State: ledger.Done, Tenant: tenant, Action: action}, "[one]"},
 		{ledger.Filter{State: ledger.Done, Tenant: "globex"}, "[]"},
+		{ledger.Filter{State: ledger.Done}, "[one]"},
 		{ledger.Filter{State: ledger.Ready, Limit: 1}, "[two]"},
+		{ledger.Filter{State: ledger.Running, Tenant: tenant, Action: "it's another"}, "[three]"},
+		{ledger.Filter{State: ledger.Running, Action: action}, "[four]"},
+		{ledger.Filter{State: ledger.Failed}, "[six five]"},
+		{ledger.Filter{State: ledger.Failed, Tenant: tenant}, "[five]"},
+		{ledger.Filter{State: ledger.Failed, Action: action}, "[six five]"},
+		{ledger.Filter{State: ledger.Failed, Action: action, Tenant: "globex"}, "[six]"},
+		{ledger.Filter{State: ledger.Cancelled}, "[]"},
+		{ledger.Filter{Action: action, Tenant: tenant}, "[five two one]"},
+		{ledger.Filter{Action: action, Limit: 3}, "[six five four]"},
+		{ledger.Filter{State: "no such"}, "[]"},
 	} {
 		if got := e.texts(c.f); got != c.want {
 			e.Errorf("jobs %+v: %s, want %s", c.f, got, c.want)

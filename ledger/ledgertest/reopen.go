@@ -19,6 +19,7 @@ var reopenCases = []testCase{
 	{"late answer of an older generation", "an older generation's answer is given to a newer one", lateGeneration},
 	{"retry", "a retry pays again for what has an answer, or has no run left", retry},
 	{"retry of unknown calls", "a retry pays twice without leave, or says nothing of the leave", retryUnknown},
+	{"a job that waits", "nobody can have a job run before its time, or it loses what it has", retryWaiting},
 	{"what cannot be reopened", "a job that runs or is held is run beside itself", notReopened},
 	{"reopened without input", "a job that nobody can run is ready for ever", noInputLeft},
 	{"orders that make no sense", "a job runs again for nobody, for no reason", badOrders},
@@ -54,6 +55,53 @@ func (j *job) last() ledger.Event {
 	j.Helper()
 	h := j.read(j.key).History
 	return h[len(h)-1]
+}
+
+// retryWaiting: whoever waits for the next day's budget is due when a person says so.
+func retryWaiting(e *env) {
+	j := e.run("a")
+	o := outcome()
+	o.RetryIn, o.Error = long, ledger.JobError{Class: "day_budget", Text: "used up"}
+	j.release(o, ledger.Ready)
+	due := func(want string) {
+		e.Helper()
+		ds, err := e.Store.Due(e.Context(), 10, long)
+		if err != nil || keysText(storedKeys(ds)) != want {
+			e.Errorf("due are %s (%v), want %s", keysText(storedKeys(ds)), err, want)
+		}
+	}
+	due("")
+	order := j.order("")
+	order.Waiting = true
+	for range 2 {
+		if r := j.reopen(order); r != (ledger.Reopened{State: ledger.Ready, Generation: 1}) {
+			e.Errorf("told %+v", r)
+		}
+		j.row(row{State: ledger.Ready, Runs: 1, Fence: 1, Carrier: ledger.CarriedByLedger, Error: "day_budget"})
+		if l := j.last(); l.From != ledger.Ready || l.To != ledger.Ready || l.Actor != "kim" || l.Reason != "J18w do not wait: the prompt was wrong" {
+			e.Errorf("on record is %+v", l)
+		}
+		due(tenant + "/" + j.key.Text)
+	}
+	j.again()
+	j.refused("one that runs", order, ledger.ErrState)
+	bare := e.bare("b")
+	bare.release(o, ledger.Ready)
+	order.Key = bare.key
+	bare.refused("one whose input is not kept", order, ledger.ErrNoInput)
+	both := order
+	both.Token = "t"
+	bare.refused("a new generation of one that waits", both, ledger.ErrRequest)
+	order.Key.Text = "acme:invoice.extract:nobody"
+	_, err := e.Store.Reopen(e.Context(), order)
+	e.is("one that is not there", err, ledger.ErrNotFound)
+}
+
+func storedKeys(all []ledger.Stored) (ks []ledger.Key) {
+	for _, s := range all {
+		ks = append(ks, s.Key)
+	}
+	return ks
 }
 
 func runAgain(e *env) {

@@ -98,6 +98,17 @@ func renewCancelled(e *env) {
 		if names(r.Cancelled) != "[one two]" || r.Cancelled[0].Tenant != tenant {
 			e.Errorf("cancelled %v, want one and two", r.Cancelled)
 		}
+		flagged, err := e.Store.Flagged(e.Context(), w)
+		e.is("ask for the flagged jobs", err, nil)
+		slices.SortFunc(flagged, func(a, b ledger.Key) int { return strings.Compare(a.Text, b.Text) })
+		if !slices.Equal(flagged, r.Cancelled) {
+			e.Errorf("flagged %v, want those that the renewal names", flagged)
+		}
+	}
+	for _, w := range []ledger.WorkerID{{ID: w.ID, Epoch: w.Epoch + 1}, {ID: "nobody", Epoch: 1}} {
+		if flagged, err := e.Store.Flagged(e.Context(), w); err != nil || len(flagged) != 0 {
+			e.Errorf("flagged jobs of %v: %v, %v", w, flagged, err)
+		}
 	}
 }
 

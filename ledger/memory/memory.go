@@ -27,12 +27,13 @@ type Ledger struct {
 	keys    map[ledger.Key]*row
 	rows    []*row // the row with id n is rows[n-1]
 	counts  map[count]ledger.Avoided
+	budgets map[spender]*ledger.Budget
 	floor   map[string]time.Time // up to when something of a tenant was forgotten
 }
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{workers: map[string]*worker{}, keys: map[ledger.Key]*row{}, counts: map[count]ledger.Avoided{}, floor: map[string]time.Time{}}
+	return &Ledger{workers: map[string]*worker{}, keys: map[ledger.Key]*row{}, counts: map[count]ledger.Avoided{}, budgets: map[spender]*ledger.Budget{}, floor: map[string]time.Time{}}
 }
 
 // worker is a row of the worker table.
@@ -67,6 +68,7 @@ type attempt struct {
 	ledger.AttemptRow
 	response *ledger.Response
 	captured int // number of its capture within the job; 0: none
+	spends   []spender
 }
 
 func (r *row) attempt(id ledger.ID) *attempt {

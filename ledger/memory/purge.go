@@ -21,7 +21,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 			return
 		}
 		batch := cmp.Or(r.Batch, ledger.PurgeBatch)
-		for _, step := range []func(context.Context, ledger.Retention, int) (ledger.PurgeStep, error){l.forget, l.strip, l.uncount} {
+		for _, step := range []func(context.Context, ledger.Retention, int) (ledger.PurgeStep, error){l.forget, l.strip, l.uncount, l.unbudget} {
 			for {
 				s, err := step(ctx, r, batch)
 				if err == nil && s == (ledger.PurgeStep{}) {
@@ -82,6 +82,22 @@ func (l *Ledger) uncount(ctx context.Context, r ledger.Retention, n int) (s ledg
 		if s.Rows < n && k.day.Before(ledger.DayOf(now.Add(-r.Key))) {
 			delete(l.counts, k)
 			l.gone(k.tenant, k.day.AddDate(0, 0, 1).Add(-time.Microsecond))
+			s.Rows++
+		}
+	}
+	return s, nil
+}
+
+// unbudget deletes up to n budgets of days that are past the retention of keys.
+func (l *Ledger) unbudget(ctx context.Context, r ledger.Retention, n int) (s ledger.PurgeStep, err error) {
+	now, unlock, err := l.begin(ctx)
+	if err != nil {
+		return s, fmt.Errorf("purge budgets: %w", err)
+	}
+	defer unlock()
+	for k := range l.budgets {
+		if s.Rows < n && k.day.Before(ledger.DayOf(now.Add(-r.Key))) {
+			delete(l.budgets, k)
 			s.Rows++
 		}
 	}

@@ -92,7 +92,7 @@ func (l *Ledger) list(ctx context.Context, f ledger.Filter) ([]ledger.Job, error
 		}
 	}
 	slices.SortFunc(found, func(a, b ledger.Job) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+		return cmp.Compare(b.ID, a.ID)
 	})
 	limit := f.Limit
 	if limit <= 0 {

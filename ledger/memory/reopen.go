@@ -37,7 +37,10 @@ func (l *Ledger) Reopen(ctx context.Context, o ledger.Reopening) (ledger.Reopene
 	if o.Token != "" {
 		r.begin(o.Token)
 	}
-	r.Cancel, r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = false, 0, 0, nil, ledger.CarriedByLedger, now
+	if !o.Waiting {
+		r.Cancel, r.Runs, r.panics, r.Error = false, 0, 0, nil
+	}
+	r.Carrier, r.NextAt = ledger.CarriedByLedger, now
 	r.move(t, now, o.Who, o.Told(f))
 	return ledger.Reopened{State: r.State, Generation: r.Generation}, nil
 }

@@ -53,13 +53,17 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	f := l.leaseFacts(r, lease, now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
+	shares := l.shares(r, a.Day, now)
+	f.OverDay = l.overDay(shares, a.Reserve)
 	t := ledger.Row("J7")
 	if err := ledger.Refusal(t.Allows(f)); err != nil {
 		return err
 	}
 	n := len(r.attempts) + 1
-	r.attempts = append(r.attempts, &attempt{AttemptRow: ledger.AttemptRow{Attempt: a, N: n, Generation: r.Generation,
-		Fence: r.Fence, State: ledger.Sent, SentAt: now}})
+	kept := a
+	kept.Day = ledger.DayLimits{}
+	r.attempts = append(r.attempts, &attempt{AttemptRow: ledger.AttemptRow{Attempt: kept, N: n, Generation: r.Generation,
+		Fence: r.Fence, State: ledger.Sent, SentAt: now}, spends: l.hold(shares, a.Reserve)})
 	r.OpenCalls++
 	r.Reserved += a.Reserve
 	r.move(t, now, r.Owner.ID, fmt.Sprintf(", attempt %d of call %s by route %s", n, a.Call.Name, a.Route))

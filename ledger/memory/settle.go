@@ -27,6 +27,7 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 	f.Exists = a != nil
 	if a != nil {
 		f.Attempt, f.Settleable = a.State, e.Settleable(a.SentAt, now)
+		defer l.rebook(a, a.held(), a.cost())
 	}
 	t := ledger.Row("J9")
 	switch e.State {

@@ -46,13 +46,26 @@ func (l *Ledger) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duratio
 		return ledger.Renewed{}, ledger.ErrClosed
 	}
 	l.workers[id.ID].lease = now.Add(ttl)
-	x := ledger.Renewed{Deadline: now.Add(ttl)}
+	return ledger.Renewed{Deadline: now.Add(ttl), Cancelled: l.flagged(id)}, nil
+}
+
+// Flagged implements ledger.Workers.
+func (l *Ledger) Flagged(ctx context.Context, id ledger.WorkerID) ([]ledger.Key, error) {
+	_, unlock, err := l.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return l.flagged(id), nil
+}
+
+func (l *Ledger) flagged(id ledger.WorkerID) (keys []ledger.Key) {
 	for _, r := range l.rows {
 		if r.State == ledger.Running && r.Owner == id && r.Cancel {
-			x.Cancelled = append(x.Cancelled, r.Key)
+			keys = append(keys, r.Key)
 		}
 	}
-	return x, nil
+	return keys
 }
 
 // Leave implements ledger.Workers.

@@ -41,6 +41,7 @@ type Ledger struct {
 	looks   *group[callAsk, lookedRow]
 
 	gates       *group[gateAsk, gateRow]
+	limited     *group[gateAsk, gateRow] // those under budgets of the day
 	settlements *group[settleAsk, settledRow]
 	completions *group[completion, finishedRow]
 	releases    *group[releasing, releasedRow]
@@ -81,6 +82,8 @@ func newLedger(pool *pgxpool.Pool, conns int) *Ledger {
 	l.looks = newGroup(l.lanes, l.look)
 	l.gates = newGroup(l.lanes, l.gate)
 	l.gates.key = func(a *gateAsk) any { return jobRef{a.lease.Key.Tenant, a.lease.Job} }
+	l.limited = newGroup(l.lanes, l.gateWithin)
+	l.limited.key = l.gates.key
 	l.settlements = newGroup(l.lanes, l.settle)
 	l.settlements.key = func(a *settleAsk) any { return a.job() }
 	l.settlements.size = func(a *settleAsk) int { return len(a.body()) }

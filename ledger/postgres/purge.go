@@ -13,13 +13,14 @@ import (
 )
 
 var (
-	purgeableSQL   = statement("purgeable")
-	purgeNeededSQL = statement("purge_needed")
-	purgeMoveSQL   = statement("purge_move")
-	purgeDropSQL   = statement("purge_drop")
-	purgeNetSQL    = statement("purge_net")
-	purgeKeysSQL   = statement("purge_keys")
-	purgeCountsSQL = statement("purge_counts")
+	purgeableSQL    = statement("purgeable")
+	purgeNeededSQL  = statement("purge_needed")
+	purgeMoveSQL    = statement("purge_move")
+	purgeDropSQL    = statement("purge_drop")
+	purgeNetSQL     = statement("purge_net")
+	purgeKeysSQL    = statement("purge_keys")
+	purgeCountsSQL  = statement("purge_counts")
+	purgeBudgetsSQL = statement("purge_budgets")
 )
 
 // bodies and records are the tables of children, by whose retention is theirs.
@@ -96,7 +97,10 @@ func (p *purge) run() error {
 	if err := p.children(parts, records, p.r.Key); err != nil {
 		return err
 	}
-	return p.left("", p.batches("purge counts", deleted, p.r.Batch, purgeCountsSQL, p.r.Key))
+	if err := p.left("", p.batches("purge counts", deleted, p.r.Batch, purgeCountsSQL, p.r.Key)); err != nil {
+		return err
+	}
+	return p.left("", p.batches("purge budgets", deleted, p.r.Batch, purgeBudgetsSQL, p.r.Key))
 }
 
 func deleted(n int) ledger.PurgeStep { return ledger.PurgeStep{Rows: n} }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +12,6 @@ import (
 
 var (
 	jobSQL      = statement("job")
-	jobsSQL     = statement("jobs")
 	attemptsSQL = statement("attempts")
 	eventsSQL   = statement("events")
 	resultSQL   = statement("result")
@@ -205,34 +203,6 @@ func readResult(ctx context.Context, q querier, j *ledger.Job) error {
 		}
 	}
 	return err
-}
-
-// Jobs implements ledger.Reader.
-func (l *Ledger) Jobs(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Job, error] {
-	return func(yield func(ledger.Job, error) bool) {
-		if !storable(f.Tenant, f.Action, string(f.State)) {
-			return // no row can match
-		}
-		limit := f.Limit
-		if limit <= 0 {
-			limit = 100
-		}
-		rows, err := l.pool.Query(ctx, jobsSQL, f.Tenant, f.Action, f.State, limit)
-		if err != nil {
-			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", err))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := pgx.RowToStructByName[jobRow](rows)
-			if !yield(r.job(), err) || err != nil {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", err))
-		}
-	}
 }
 
 // Unknowns implements ledger.Reader.

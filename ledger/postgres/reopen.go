@@ -13,6 +13,7 @@ var (
 	purgeHoldSQL  = statement("purge_hold")
 	reopenableSQL = statement("reopenable")
 	reopenSQL     = statement("reopen")
+	hastenSQL     = statement("hasten")
 )
 
 // reopenable is what reopening looks at beside the locked row.
@@ -65,6 +66,10 @@ func reopen(ctx context.Context, tx pgx.Tx, o ledger.Reopening, job int64) (x le
 	}
 	if err := ledger.ReopenRefusal(f, guard); err != nil {
 		return x, err
+	}
+	if o.Waiting {
+		_, err := tx.Exec(ctx, hastenSQL, o.Key.Tenant, job, row.Now, ledger.Text(o.Who), reason(t, o.Told(f)))
+		return ledger.Reopened{State: row.State, Generation: more.Generation}, err
 	}
 	// Its retention begins anew: what the next purge drops must not hold its children.
 	if _, err := tx.Exec(ctx, purgeMoveSQL, more.PartOn, []string{o.Key.Tenant}, []int64{job}); err != nil {

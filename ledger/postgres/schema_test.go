@@ -216,7 +216,9 @@ var acrossTenants = map[string]string{
 	"adopt":         "a reconciler looks after all tenants",
 	"flagged":       "the running jobs of one worker are of any tenant",
 	"jobs":          "a listing for people, of one tenant or of all",
+	"jobs_all":      "a listing for people, of all tenants",
 	"unknowns":      "a report over all tenants",
+	"budgets":       "a report for people, of one tenant or of all",
 	"costs_calls":   "a report for people, of one tenant or of all",
 	"costs_jobs":    "a report for people, of one tenant or of all",
 	"costs_models":  "a report for people, of one tenant or of all",
@@ -294,7 +296,7 @@ func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
 	// A scan of an index without a condition, or by the tenant alone.
 	part := regexp.MustCompile(`Index (Only )?Scan .*\n *([^I ]|Index Cond: \(tenant = [^)]*\)\n)`)
 	ordered := regexp.MustCompile(`(?s)(LockRows|Insert on job).{1,400}Sort Key: \w+\.tenant, \w+\.(id|job|key)\n`)
-	for name, arguments := range map[string]int{"claim_read": 3, "claim_insert": 13, "claim_take": 12, "look": 4, "lock": 2, "send": 14,
+	for name, arguments := range map[string]int{"claim_read": 3, "claim_insert": 13, "claim_take": 12, "look": 4, "lock": 2, "send": 14, "send_within": 16, "budgets": 2,
 		"settle": 21, "complete": 7, "facts": 2, "release": 13, "find": 2, "job": 2, "chunk": 5, "chunks": 3, "answer": 3, "keep_input": 5} {
 		plan, err := explain(ctx, tx, name, "("+strings.Repeat("null, ", arguments-1)+"null)")
 		if err != nil {
@@ -306,6 +308,9 @@ func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
 		if slices.Contains([]string{"claim_insert", "lock", "send", "facts"}, name) && !ordered.MatchString(plan) {
 			f.Errorf("%s does not go by the keys' order:\n%s", name, plan)
 		}
+	}
+	if plan, err := explain(ctx, tx, "flagged", "('w1', 1)"); err != nil || !strings.Contains(plan, " job_flagged") {
+		f.Errorf("flagged is not read by its own index: %v\n%s", err, plan)
 	}
 	for name, args := range sweeps {
 		plan, err := explain(ctx, tx, name, args)

@@ -94,6 +94,9 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 		return err
 	}
 	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (*gateRow, error) {
+		if a.Day != (ledger.DayLimits{}) {
+			return l.limited.do(ctx, &gateAsk{lease, a})
+		}
 		return l.gates.do(ctx, &gateAsk{lease, a})
 	})
 	switch {
@@ -103,6 +106,8 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 		return ledger.ErrRepeated
 	case errors.Is(err, ledger.ErrNotFound):
 		return ledger.ErrLost
+	case sqlState(err) == overDay:
+		return ledger.ErrDayBudget
 	case err != nil:
 		return err
 	}
@@ -110,10 +115,15 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 }
 
 func (l *Ledger) gate(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
+	return end[gateRow](ctx, l.pool, pipeline(len(asks)), sendSQL, gateArguments(asks)...)
+}
+
+// gateArguments are those of both statements, the jobs first.
+func gateArguments(asks []*gateAsk) []any {
 	text := func(of func(*ledger.Attempt) string) []string {
 		return column(asks, func(a *gateAsk) string { return of(&a.attempt) })
 	}
-	return end[gateRow](ctx, l.pool, pipeline(len(asks)), sendSQL,
+	return []any{
 		column(asks, func(a *gateAsk) string { return a.lease.Key.Tenant }),
 		column(asks, func(a *gateAsk) int64 { return a.lease.Job }),
 		column(asks, func(a *gateAsk) int64 { return a.lease.Fence }),
@@ -127,7 +137,8 @@ func (l *Ledger) gate(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
 		text(func(a *ledger.Attempt) string { return a.ClientRequestID }),
 		column(asks, func(a *gateAsk) time.Duration { return a.attempt.Timeout }),
 		column(asks, func(a *gateAsk) ledger.Nano { return a.attempt.Reserve }),
-		column(asks, func(a *gateAsk) int64 { return a.attempt.LateSeen }))
+		column(asks, func(a *gateAsk) int64 { return a.attempt.LateSeen }),
+	}
 }
 
 // refusal names the guard that closed the gate, by the table that the statement

@@ -45,15 +45,21 @@ func (l *Ledger) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duratio
 	if tag.RowsAffected() == 0 {
 		return ledger.Renewed{}, ledger.ErrClosed
 	}
-	x := ledger.Renewed{Deadline: asked.Add(ttl)}
-	flagged, err := many[keyRow](ctx, l.pool, flaggedSQL, id.ID, id.Epoch)
+	flagged, err := l.Flagged(ctx, id)
+	return ledger.Renewed{Deadline: asked.Add(ttl), Cancelled: flagged}, err
+}
+
+// Flagged implements ledger.Workers.
+func (l *Ledger) Flagged(ctx context.Context, id ledger.WorkerID) ([]ledger.Key, error) {
+	rows, err := many[keyRow](ctx, l.pool, flaggedSQL, id.ID, id.Epoch)
 	if err != nil {
-		return x, fmt.Errorf("read the cancelled jobs of worker %s: %w", id.ID, err)
+		return nil, fmt.Errorf("read the cancelled jobs of worker %s: %w", id.ID, err)
 	}
-	for _, k := range flagged {
-		x.Cancelled = append(x.Cancelled, k.key())
+	var keys []ledger.Key
+	for _, k := range rows {
+		keys = append(keys, k.key())
 	}
-	return x, nil
+	return keys, nil
 }
 
 // Leave implements ledger.Workers.

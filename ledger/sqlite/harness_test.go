@@ -136,6 +136,11 @@ func harness(t *testing.T) *ledgertest.Harness {
 				and job = (select id from paidonce_job where tenant = ?2 and key = ?3)`, d.Microseconds(), k.Tenant, k.Text)
 		},
 		AgeRow: age("created_at = created_at - ?1, updated_at = updated_at - ?1, next_at = next_at - ?1, done_at = done_at - ?1"),
+		AgeBudgets: func(days int) {
+			t.Helper()
+			run(t, db, "update paidonce_budget set day = day - ? * 86400000000", days)
+			run(t, db, "update paidonce_attempt set budget_day = budget_day - ? * 86400000000", days)
+		},
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx sqlite.Tx) error {
 				_, err := tx.ExecContext(ctx, "insert into mark values (?)", mark)

@@ -22,7 +22,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.Retention) iter.Seq2[ledger
 			what string
 			step func(t *tx, keep time.Duration, n int) (ledger.PurgeStep, int, error)
 			keep time.Duration
-		}{{"purge results", (*tx).purge, r.Result}, {"forget old keys", (*tx).forget, r.Key}, {"purge counts", (*tx).uncount, r.Key}} {
+		}{{"purge results", (*tx).purge, r.Result}, {"forget old keys", (*tx).forget, r.Key}, {"purge counts", (*tx).uncount, r.Key}, {"purge budgets", (*tx).unbudget, r.Key}} {
 			for jobs := batch; jobs == batch; {
 				s, err := write(ctx, l, p.what, func(t *tx) (s ledger.PurgeStep, err error) {
 					s, jobs, err = p.step(t, p.keep, batch)
@@ -64,6 +64,12 @@ func (t *tx) uncount(keep time.Duration, n int) (s ledger.PurgeStep, rows int, e
 	if _, err = t.exec("uncount_floor", day, n); err == nil {
 		s.Rows, err = t.exec("uncount", day, n)
 	}
+	return s, s.Rows, err
+}
+
+// unbudget deletes up to n budgets of days that are past keep.
+func (t *tx) unbudget(keep time.Duration, n int) (s ledger.PurgeStep, rows int, err error) {
+	s.Rows, err = t.exec("purge_budget", micros(ledger.DayOf(t.now.Add(-keep))), n)
 	return s, s.Rows, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -131,35 +130,6 @@ func readAttemptRow(s scanner) (ledger.AttemptRow, error) {
 		e.Cost = new(ledger.Nano(*cost))
 	}
 	return a, err
-}
-
-// Jobs implements ledger.Reader.
-func (l *Ledger) Jobs(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Job, error] {
-	return func(yield func(ledger.Job, error) bool) {
-		limit := f.Limit
-		if limit <= 0 {
-			limit = 100
-		}
-		rows, err := l.readers.query(ctx, "jobs", f.Tenant, f.Action, string(f.State), limit)
-		if err != nil {
-			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", explain(err)))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			r, err := readRow(rows)
-			if err != nil {
-				yield(ledger.Job{}, fmt.Errorf("list jobs: %w", err))
-				return
-			}
-			if !yield(r.Job, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(ledger.Job{}, fmt.Errorf("list jobs: %w", explain(err)))
-		}
-	}
 }
 
 // Unknowns implements ledger.Reader.

@@ -44,7 +44,10 @@ func (t *tx) reopen(o ledger.Reopening) (ledger.Reopened, error) {
 			return ledger.Reopened{}, err
 		}
 	}
-	r.Cancel, r.Runs, r.panics, r.Error, r.Carrier, r.NextAt = false, 0, 0, nil, ledger.CarriedByLedger, t.now
+	if !o.Waiting {
+		r.Cancel, r.Runs, r.panics, r.Error = false, 0, 0, nil
+	}
+	r.Carrier, r.NextAt = ledger.CarriedByLedger, t.now
 	r.move(rule, t.now, o.Who, o.Told(f))
 	return ledger.Reopened{State: r.State, Generation: r.Generation}, t.save(r)
 }

@@ -76,7 +76,7 @@ func readFacts(s scanner) (*row, error) {
 	var deadline, cost *int64
 	var result []byte
 	err := s.Scan(&r.State, &r.Generation, &r.Fence, &owner, &deadline, &r.Cancel, &r.OpenCalls, &r.attempts, &r.events, &r.late,
-		&cost, &r.Reserved, &r.Budget, &result)
+		&cost, &r.Reserved, &r.Budget, &result, &r.Action)
 	r.Owner.ID, r.runDeadline, r.resultID = value(owner), at(deadline), id(result)
 	if cost != nil {
 		r.Cost = new(ledger.Nano(*cost))

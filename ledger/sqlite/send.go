@@ -85,14 +85,21 @@ func (t *tx) send(lease ledger.Lease, a ledger.Attempt) error {
 	f := r.leaseFacts(lease, t.now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
+	if f.OverDay, err = t.overDay(r, a); err != nil {
+		return err
+	}
 	rule := ledger.Row("J7")
 	if err := ledger.Refusal(rule.Allows(f)); err != nil {
 		return err
 	}
 	n := r.attempts + 1
 	r.move(rule, t.now, r.Owner.ID, fmt.Sprintf(", attempt %d of call %s by route %s", n, a.Call.Name, a.Route))
+	budgets, day, err := t.hold(r, a)
+	if err != nil {
+		return err
+	}
 	_, err = t.exec("attempt", r.Key.Tenant, r.ID, a.ID[:], r.Generation, n, r.Fence, a.Call.Name, a.Call.InputKey, a.Route,
-		a.Provider, a.Model, a.Config, a.ClientRequestID, a.Timeout.Microseconds(), int64(a.Reserve), a.LateSeen, micros(t.now))
+		a.Provider, a.Model, a.Config, a.ClientRequestID, a.Timeout.Microseconds(), int64(a.Reserve), a.LateSeen, micros(t.now), budgets, day)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,15 @@ type attempt struct {
 	surplus    bool
 	captured   *int
 	by         ledger.Actor // who reported last
+	budgets    *int         // that it was sent under; nil: none
+	budgetDay  *int64
 }
 
 func readAttempt(s scanner) (*attempt, error) {
 	var a attempt
 	var sent int64
 	var ended, cost *int64
-	err := s.Scan(&a.state, &a.n, &a.generation, &a.fence, &a.call.Name, &a.call.InputKey, &a.reserve, &sent, &ended, &cost, &a.surplus, &a.captured, &a.by)
+	err := s.Scan(&a.state, &a.n, &a.generation, &a.fence, &a.call.Name, &a.call.InputKey, &a.reserve, &sent, &ended, &cost, &a.surplus, &a.captured, &a.by, &a.budgets, &a.budgetDay)
 	a.sentAt, a.endedAt = time.UnixMicro(sent), at(ended)
 	if cost != nil {
 		a.cost = new(ledger.Nano(*cost))
@@ -103,7 +105,9 @@ func (t *tx) note(r *row, a *attempt, id ledger.AttemptID, e ledger.Evidence) (l
 	if a.state != ledger.Sent && a.state != ledger.UnknownAttempt {
 		return ledger.Settled{}, fmt.Errorf("%w: the attempt is %s already", ledger.ErrState, a.state)
 	}
-	r.book(a, e)
+	if err := t.rebook(r, a, 0, r.book(a, e)); err != nil {
+		return ledger.Settled{}, err
+	}
 	if err := t.evidence(a, id, e); err != nil {
 		return ledger.Settled{}, err
 	}
@@ -113,12 +117,16 @@ func (t *tx) note(r *row, a *attempt, id ledger.AttemptID, e ledger.Evidence) (l
 // end gives an attempt its outcome (J8, J9), whatever became of the job. An unknown job
 // that waits for nothing more is ready.
 func (t *tx) end(r *row, a *attempt, rule ledger.Transition, id ledger.AttemptID, e ledger.Evidence) error {
-	r.book(a, e)
+	booked, freed := r.book(a, e), ledger.Nano(0)
 	if a.state == ledger.Sent {
 		r.OpenCalls--
 	}
 	if a.state == ledger.Sent || a.state == ledger.UnknownAttempt {
-		r.Reserved -= a.reserve
+		freed = a.reserve
+	}
+	r.Reserved -= freed
+	if err := t.rebook(r, a, freed, booked); err != nil {
+		return err
 	}
 	a.state, a.endedAt = e.State, t.now
 	if e.State == ledger.Received {
@@ -184,11 +192,13 @@ func (t *tx) capture(r *row, a *attempt, id ledger.AttemptID, e ledger.Evidence)
 	return err
 }
 
-// book adds what an attempt is known to have cost to the job.
-func (r *row) book(a *attempt, e ledger.Evidence) {
+// book adds what an attempt is known to have cost to the job, and returns how much more that is.
+func (r *row) book(a *attempt, e ledger.Evidence) (more ledger.Nano) {
 	if e.Cost != nil {
-		r.Cost = new(value(r.Cost) - value(a.cost) + *e.Cost)
+		more = *e.Cost - value(a.cost)
+		r.Cost = new(value(r.Cost) + more)
 	}
+	return more
 }
 
 // evidence writes what is known of an attempt.

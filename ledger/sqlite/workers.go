@@ -40,6 +40,15 @@ func (l *Ledger) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duratio
 	})
 }
 
+// Flagged implements ledger.Workers.
+func (l *Ledger) Flagged(ctx context.Context, id ledger.WorkerID) ([]ledger.Key, error) {
+	keys, err := many(ctx, l.readers, readKey, "flagged", id.ID, id.Epoch)
+	if err != nil {
+		return nil, fmt.Errorf("read the cancelled jobs of worker %s: %w", id.ID, explain(err))
+	}
+	return keys, nil
+}
+
 func readKey(s scanner) (k ledger.Key, err error) { return k, s.Scan(&k.Tenant, &k.Text) }
 
 // Leave implements ledger.Workers.

@@ -101,7 +101,7 @@ func submit[T any](ctx context.Context, l *Ledger, what string, hooks bool, fn f
 
 // known leaves the errors of the contract as they are: callers compare them.
 func known(what string, err error) error {
-	for _, e := range []error{ledger.ErrLost, ledger.ErrCancelled, ledger.ErrBudget, ledger.ErrLate, ledger.ErrRepeated, ledger.ErrOpen,
+	for _, e := range []error{ledger.ErrLost, ledger.ErrCancelled, ledger.ErrBudget, ledger.ErrDayBudget, ledger.ErrLate, ledger.ErrRepeated, ledger.ErrOpen,
 		ledger.ErrClosed, ledger.ErrNotFound, ledger.ErrState, ledger.ErrTooEarly, ledger.ErrNoInput, ledger.ErrHook, ledger.ErrRequest, ledger.ErrDamaged} {
 		if errors.Is(err, e) {
 			return err

@@ -29,9 +29,10 @@ type commands struct {
 	Unknown struct {
 		List unknownCommand `cmd:"" help:"List unknown jobs, the oldest first: each open call with its age, the ids to look for at the provider, and what it may have cost."`
 	} `cmd:"" help:"What may have been paid and nobody knows."`
-	Report reportCommand `cmd:"" help:"Add up jobs, calls, what they cost, what was avoided and wasted, and calls whose outcome is not known."`
-	Audit  auditCommand  `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
-	DLQ    struct {
+	Budgets budgetsCommand `cmd:"" help:"List what tenants and jobs have spent of their limits of a day."`
+	Report  reportCommand  `cmd:"" help:"Add up jobs, calls, what they cost, what was avoided and wasted, and calls whose outcome is not known."`
+	Audit   auditCommand   `cmd:"" help:"Count the calls that existing logs say were paid more than once, what they cost, and when they came. Reads JSON lines and nothing else: no ledger, no configuration. Exit 3 when there are any."`
+	DLQ     struct {
 		List    dlqListCommand    `cmd:"" help:"List dead letters, each asked of the ledger, with what a redrive would do and cost."`
 		Redrive dlqRedriveCommand `cmd:"" help:"Drop the dead letters whose job is done, put back those that can run, leave the rest."`
 	} `cmd:"" name:"dlq" help:"The dead-letter queue."`
@@ -65,6 +66,12 @@ type migratePrint struct{}
 type submitCommand struct {
 	Job   string `required:"" help:"Name of the job, such as ticket.summary." placeholder:"NAME"`
 	Input string `help:"File with one JSON object a line; stdin if it is not given." placeholder:"FILE"`
+}
+
+type budgetsCommand struct {
+	asJSON
+	Day    string `help:"A day of UTC, such as 2026-11-01, or how long ago it was, such as 1d." default:"0d" placeholder:"D"`
+	Tenant string `help:"Only this tenant." placeholder:"T"`
 }
 
 type listCommand struct {
@@ -133,6 +140,7 @@ type retryCommand struct {
 	Job             string   `help:"All failed jobs of this name." placeholder:"NAME"`
 	Tenant          string   `help:"All failed jobs of this tenant." placeholder:"T"`
 	All             bool     `help:"All failed jobs."`
+	Waiting         bool     `name:"over-day-budget" help:"Instead of failed jobs those that wait because a budget of the day is used up: they look again at once."`
 	Limit           int      `help:"Retry no more than so many, newest first." default:"100" placeholder:"N"`
 	DryRun          bool     `name:"dry-run" help:"Change nothing; show what would be made again."`
 	AcceptDoublePay bool     `name:"accept-double-pay" help:"Make calls again whose outcome nobody knows; without it such jobs are left."`

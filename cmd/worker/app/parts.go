@@ -82,6 +82,18 @@ func settings(cfg *config.Config, name string) provider.Settings {
 	return s
 }
 
+// budgets are what may be spent in a day.
+func budgets(cfg *config.Config) consumer.Budgets {
+	b := consumer.Budgets{TenantDay: cfg.Budgets.TenantDay.Nano, Tenants: map[string]ledger.Nano{}, ActionDay: map[string]ledger.Nano{}}
+	for tenant, usd := range cfg.Budgets.Tenants.Of {
+		b.Tenants[tenant] = usd.Nano
+	}
+	for name, j := range cfg.Jobs {
+		b.ActionDay[name] = j.TenantDay.Nano
+	}
+	return b
+}
+
 func account(a config.Account) provider.Account {
 	return provider.Account{BaseURL: a.BaseURL.Reveal(), APIKey: a.APIKey.Reveal()}
 }
@@ -228,7 +240,7 @@ func consumerConfig(cfg *config.Config) consumer.Config {
 		Handlers: registry(cfg), Version: version(), ConfigHash: cfg.Hash(),
 		Workers: k.Workers, Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(),
 		SettleWindow: ifSet(cfg, "consumer.settle_window", k.SettleWindow), Hold: ifSet(cfg, "consumer.hold", k.Hold),
-		MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy,
+		MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy, Budgets: budgets(cfg),
 	}
 }
 

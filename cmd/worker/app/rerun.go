@@ -72,12 +72,12 @@ func notReopened(key string, j ledger.Job, err error) error {
 
 // Run puts failed jobs back.
 func (r retryCommand) Run(c *call) error {
-	filtered := r.Job != "" || r.Tenant != "" || r.All
+	filtered := r.Waiting || r.Job != "" || r.Tenant != "" || r.All
 	switch {
 	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
 		return usagef("PO502 --reason is empty; whoever reads the history wants to know why (or take --dry-run)")
 	case len(r.Keys) > 0 == filtered:
-		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all; not both")
+		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all (or --over-day-budget: which that wait); not both")
 	case r.Limit < 1:
 		return usagef("PO502 --limit %d: ask for at least one job", r.Limit)
 	}
@@ -100,11 +100,17 @@ func (r retryCommand) Run(c *call) error {
 func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledger.Job) (enough bool, err error)) error {
 	keys := r.Keys
 	if len(keys) == 0 {
-		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: ledger.Failed, Limit: math.MaxInt32}) {
+		state := ledger.Failed
+		if r.Waiting {
+			state = ledger.Ready
+		}
+		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: state, Limit: math.MaxInt32}) {
 			if err != nil {
-				return fmt.Errorf("listing failed jobs: %w", err)
+				return fmt.Errorf("listing %s jobs: %w", state, err)
 			}
-			keys = append(keys, j.Key.Text)
+			if state == ledger.Failed || overDay(j) {
+				keys = append(keys, j.Key.Text)
+			}
 		}
 	}
 	for _, k := range keys {
@@ -119,12 +125,20 @@ func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledg
 	return nil
 }
 
+// overDay reports whether the job waits because a budget of the day was used up.
+func overDay(j ledger.Job) bool {
+	return j.State == ledger.Ready && j.Error != nil && j.Error.Class == "day_budget"
+}
+
 // one retries a job, or says what that would do. kept is how long inputs are.
 func (r retryCommand) one(ctx context.Context, c *call, store ledger.Store, j ledger.Job, kept time.Duration) (retried, error) {
 	x := forecast(j)
 	switch {
-	case j.State != ledger.Failed:
+	case j.State != ledger.Failed && !overDay(j):
 		x.Verdict = notFailed
+	case overDay(j) && r.DryRun && j.InputKept:
+		x.Verdict = wouldRetry
+	case overDay(j):
 	case x.MaybePaidTwice > 0 && !r.AcceptDoublePay:
 		x.Verdict = needsLeave
 	case r.DryRun && (!j.InputKept || time.Since(j.UpdatedAt) > kept):
@@ -135,7 +149,7 @@ func (r retryCommand) one(ctx context.Context, c *call, store ledger.Store, j le
 	if x.Verdict != "" {
 		return x, nil
 	}
-	_, err := store.Reopen(ctx, ledger.Reopening{Key: j.Key, DoublePay: r.AcceptDoublePay, Reason: r.Reason, Who: c.person()})
+	_, err := store.Reopen(ctx, ledger.Reopening{Key: j.Key, Waiting: overDay(j), DoublePay: r.AcceptDoublePay, Reason: r.Reason, Who: c.person()})
 	switch {
 	case err == nil:
 		x.Verdict = isRetried

@@ -91,6 +91,7 @@ type listed struct {
 	CostUSD   *string      `json:"cost_usd"`
 	CreatedAt *time.Time   `json:"created_at"`
 	DoneAt    *time.Time   `json:"done_at"`
+	Why       *string      `json:"error_class"` // of the last run that ended without a result; null: none
 }
 
 // document is the job as people may see it; h is its handler, nil if there is none.
@@ -135,7 +136,11 @@ func attempt(a ledger.AttemptRow) attemptDocument {
 }
 
 func inList(j ledger.Job) listed {
-	return listed{j.Key.Text, j.Action, j.Key.Tenant, j.State, j.Runs, usd(j.Cost), instant(j.CreatedAt), instant(j.DoneAt)}
+	x := listed{j.Key.Text, j.Action, j.Key.Tenant, j.State, j.Runs, usd(j.Cost), instant(j.CreatedAt), instant(j.DoneAt), nil}
+	if j.Error != nil && j.State != ledger.Done && j.State != ledger.Running {
+		x.Why = &j.Error.Class
+	}
+	return x
 }
 
 // instant is t in UTC, nil for none.
@@ -172,7 +177,11 @@ func printList(w io.Writer, jobs []listed) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tSTATE\tRUNS\tCOST USD\tCREATED\tDONE")
 	for _, j := range jobs {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Key, j.State, j.Runs, text(j.CostUSD), clock(j.CreatedAt), clock(j.DoneAt))
+		state := string(j.State)
+		if j.Why != nil {
+			state += " (" + oneLine(*j.Why) + ")"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", j.Key, state, j.Runs, text(j.CostUSD), clock(j.CreatedAt), clock(j.DoneAt))
 	}
 	return t.Flush()
 }

@@ -18,6 +18,7 @@ type Config struct {
 	Consumer  Consumer       `conf:"consumer"`
 	Retention Retention      `conf:"retention"`
 	Providers Providers      `conf:"providers"`
+	Budgets   Budgets        `conf:"budgets"`
 	Prices    string         `conf:"prices"` // a file, over the built-in table; "": that alone
 	Steps     Steps          `conf:"steps"`
 	Jobs      map[string]Job `conf:"jobs"` // one for every known job
@@ -104,11 +105,18 @@ type Slack struct {
 	Channel string `conf:"channel"`
 }
 
+// Budgets bound what is spent in a day of UTC; jobs.<name>.tenant_day_usd bounds that of one job.
+type Budgets struct {
+	TenantDay USD     `conf:"tenant_day_usd" default:"0"` // of each tenant; 0: no bound
+	Tenants   Tenants `conf:"tenants"`                    // of these instead
+}
+
 // Job overrides what a handler brings along.
 type Job struct {
 	Routes    []Route  `conf:"routes"`
 	OnUnknown Policy   `conf:"on_unknown" default:"hold"`
 	Budget    USD      `conf:"budget_usd" default:"0"`
+	TenantDay USD      `conf:"tenant_day_usd" default:"0"`
 	MaxRun    Duration `conf:"max_run" default:"0s"` // 0: the consumer's
 	MaxRuns   int      `conf:"max_runs" default:"0"` // 0: the consumer's
 	MaxTurns  int      `conf:"max_turns"`            // of jobs that take turns; the others have no such setting

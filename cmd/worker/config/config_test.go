@@ -66,6 +66,9 @@ func TestWholeFile(t *testing.T) {
 	if j := c.Jobs["ticket.summary"]; j.OnUnknown.Replays() != 2 || j.Budget.String() != "0.05" || j.MaxRun.Std() != 20*time.Minute {
 		t.Errorf("ticket.summary %+v", j)
 	}
+	if b := c.Budgets; b.TenantDay.String() != "50" || b.Tenants.String() != "{acme: 200, globex: 0.5}" || c.Jobs["ticket.summary"].TenantDay.String() != "10" {
+		t.Errorf("budgets %v, of ticket.summary %v", b, c.Jobs["ticket.summary"].TenantDay)
+	}
 	if n := c.Jobs["agent.task"].MaxTurns; n != 40 {
 		t.Errorf("agent.task has %d turns", n)
 	}

@@ -46,10 +46,15 @@ func TestFaults(t *testing.T) {
 				`PO006 consumer.lease 90 (environment PAIDONCE_CONSUMER_LEASE): "90" has no unit; write 90s if seconds were meant`,
 				"PO002 jobs.ticket.summary.routes (environment PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES): not YAML: could not find flow mapping end token '}'",
 				"PO008 broker.url (hidden) (flag --broker): write one that begins with amqp:, amqps:, sqs:, memory:"}},
-		{name: "money and policy", file: "jobs:\n  ticket.summary: {budget_usd: 1e-3, on_unknown: replay}\n  invoice.extract: {budget_usd: -1}\n", want: []string{
+		{name: "money and policy", file: "jobs:\n  ticket.summary: {budget_usd: 1e-3, on_unknown: replay}\n  invoice.extract: {budget_usd: -1}\nbudgets:\n  tenants: {acme: 1e3, globex: {}}\n", want: []string{
 			`PO220 jobs.ticket.summary.budget_usd 1e-3 (worker.yaml:2:32): "1e-3" is no amount in dollars: write digits with up to nine decimals, such as 0.25`,
 			`PO324 jobs.ticket.summary.on_unknown replay (worker.yaml:2:50): policy "replay" is none of hold, replay:N (N at least 1), fail`,
-			"PO007 jobs.invoice.extract.budget_usd -1 (worker.yaml:3:33): a budget cannot be negative; 0 is no budget"}},
+			"PO007 jobs.invoice.extract.budget_usd -1 (worker.yaml:3:33): a budget cannot be negative; 0 is no budget",
+			`PO220 budgets.tenants.acme 1e3 (worker.yaml:5:19): "1e3" is no amount in dollars: write digits with up to nine decimals, such as 0.25`,
+			"PO004 budgets.tenants.globex (worker.yaml:5:32): write one value, no list and no fields"}},
+		{name: "tenants", file: "budgets: {tenants: 5}\n", env: []string{"PAIDONCE_BUDGETS_TENANT_DAY_USD=much"}, want: []string{
+			"PO004 budgets.tenants (worker.yaml:1:20): write dollars for each tenant: {acme: 200, globex: 0.5}",
+			`PO220 budgets.tenant_day_usd much (environment PAIDONCE_BUDGETS_TENANT_DAY_USD): "much" is no amount in dollars: write digits with up to nine decimals, such as 0.25`}},
 		{name: "addresses", file: "ledger: {url: 'mysql://u:hunter2@h/d'}\nbroker: {url: 'amqp:///vhost'}\nproviders: {openai: {base_url: 'https://h/v1?x=1'}, anthropic: {base_url: localhost}}\n", want: []string{
 			"PO008 ledger.url mysql://u:(hidden)@h/d (worker.yaml:1:15): write one that begins with postgres:, postgresql:, sqlite:, memory:",
 			"PO008 broker.url amqp:///vhost (worker.yaml:2:15): it names no host; write amqp://host/…",

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -113,12 +114,42 @@ func (r *reader) leaf(s setting, n ast.Node) {
 		}
 		return
 	}
+	if s.isMapping() {
+		r.tenants(s, n)
+		return
+	}
 	text, ok := scalar(n)
 	if !ok {
 		r.fault("PO004", s.path, "", where, "write one value, no list and no fields")
 		return
 	}
 	r.set(s, text, where)
+}
+
+// tenants reads amounts by tenant.
+func (r *reader) tenants(s setting, n ast.Node) {
+	if _, empty := n.(*ast.NullNode); empty || n == nil {
+		return
+	}
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		r.fault("PO004", s.path, "", r.where(n), "write dollars for each tenant: {acme: 200, globex: 0.5}")
+		return
+	}
+	all := map[string]USD{}
+	for _, e := range m.Values {
+		tenant := e.Key.GetToken().Value
+		one := setting{path: join(s.path, tenant), value: reflect.ValueOf(new(USD)).Elem()}
+		text, ok := scalar(r.resolve(e.Value))
+		if !ok {
+			r.fault("PO004", one.path, "", r.where(e.Value), "write one value, no list and no fields")
+		} else if err := one.set(text); err != nil {
+			r.fail(one, text, r.where(e.Value), err)
+		}
+		all[tenant] = one.value.Interface().(USD)
+	}
+	r.config.sources[s.path] = r.where(n)
+	s.value.Set(reflect.ValueOf(Tenants{all}))
 }
 
 // routes reads a list of routes; each needs all its fields.

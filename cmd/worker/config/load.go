@@ -122,7 +122,7 @@ func (l *loader) environment() {
 		}
 		delete(env, s.env())
 		where := Source{"environment", s.env()}
-		if s.isList() {
+		if s.isList() || s.isMapping() {
 			l.listFrom(s, text, where)
 			continue
 		}
@@ -133,7 +133,7 @@ func (l *loader) environment() {
 	}
 }
 
-// listFrom reads a list that stands in one variable, in YAML's flow style.
+// listFrom reads a list or a mapping that stands in one variable, in YAML's flow style.
 func (l *loader) listFrom(s setting, text string, where Source) {
 	root, fault := document([]byte(text), where.At)
 	if fault != nil {

@@ -28,6 +28,12 @@ const envPrefix = "PAIDONCE_"
 // isList reports whether the setting is the routes of a job, a list rather than one value.
 func (s setting) isList() bool { return s.value.Kind() == reflect.Slice }
 
+// isMapping reports whether the setting is amounts by tenant.
+func (s setting) isMapping() bool {
+	_, ok := s.value.Interface().(Tenants)
+	return ok
+}
+
 // set reads the text into the field.
 func (s setting) set(text string) error {
 	if allowed := s.tag.Get("enum"); allowed != "" && !slices.Contains(strings.Split(allowed, ","), text) {
@@ -85,7 +91,7 @@ func fields(path string, v reflect.Value) []setting {
 		_, leaf := s.value.Addr().Interface().(encoding.TextUnmarshaler)
 		switch {
 		case s.value.Kind() == reflect.Map: // jobs: theirs come from newConfig
-		case s.value.Kind() == reflect.Struct && !leaf:
+		case s.value.Kind() == reflect.Struct && !leaf && !s.isMapping():
 			all = append(all, fields(s.path, s.value)...)
 		default:
 			all = append(all, s)

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,6 +200,30 @@ func (u *USD) UnmarshalText(text []byte) error {
 	}
 	u.Nano = n
 	return err
+}
+
+// Tenants are amounts of money by tenant, as a mapping: {acme: 200, globex: 0.5}.
+type Tenants struct{ Of map[string]USD }
+
+// String prints the mapping, sorted.
+func (t Tenants) String() string {
+	if len(t.Of) == 0 {
+		return "{}"
+	}
+	var parts []string
+	for _, tenant := range slices.Sorted(maps.Keys(t.Of)) {
+		parts = append(parts, tenant+": "+t.Of[tenant].String())
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// MarshalJSON has the amounts as decimal texts.
+func (t Tenants) MarshalJSON() ([]byte, error) {
+	all := map[string]string{}
+	for tenant, u := range t.Of {
+		all[tenant] = u.String()
+	}
+	return json.Marshal(all)
 }
 
 // Policy is what happens to an unknown call.

@@ -6,9 +6,9 @@
 -- $14 first bytes, $15-17 tokens in, cached, out, $18 costs, $19 cost sources,
 -- $20 codecs, $21 bodies or nulls
 with n as materialized (
-  select q.*, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.events,
+  select q.*, j.id, j.part_on, j.action, j.state, j.generation, j.fence, j.open_calls, j.events,
     a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
-    a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, clock_timestamp() as now
+    a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, a.budgets, a.budget_day, clock_timestamp() as now
   from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
     $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
     $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[]) with ordinality
@@ -82,6 +82,20 @@ with n as materialized (
     updated_at = m.now
   from m where (m.ends or m.rule = 'note') and b.tenant = m.tenant and b.id = m.id
   returning b.tenant, b.id, b.part_on, b.state, b.events, b.updated_at, m.state as was, m.rule, m.n, m.outcome, m.who, m.seen_by, m.reason, m.ends
+), spent as materialized (
+  -- What attempts under budgets of a day free and cost, on the day on which they were sent.
+  select m.tenant, v.action, m.budget_day as day,
+    sum(case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end)::bigint as freed,
+    sum(case when m.costs is null then 0 else m.costs - coalesce(m.had, 0) end)::bigint as booked
+  from m cross join lateral (values (1, ''), (2, m.action)) v(bit, action)
+  where m.budgets & v.bit > 0 and (m.ends or m.rule = 'note') group by 1, 2, 3
+), locks as materialized (
+  select u.day from spent s join paidonce.budget u on u.tenant = s.tenant and u.action = s.action and u.day = s.day
+  order by u.tenant, u.action, u.day for update of u
+), bud as (
+  update paidonce.budget u set reserved = u.reserved - s.freed, cost = u.cost + s.booked
+  from spent s cross join (select count(*) as n from locks) l
+  where l.n > 0 and u.tenant = s.tenant and u.action = s.action and u.day = s.day
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
   select tenant, id, events, part_on, updated_at, was, state, coalesce(nullif(who, ''), seen_by),

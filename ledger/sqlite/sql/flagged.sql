@@ -1,3 +1,3 @@
--- Running jobs of a worker that a person flagged, of all tenants.
+-- Running jobs of a worker that a person flagged, of all tenants. Only running and unknown ones have an owner.
 -- owner, epoch
-select tenant, key from paidonce_job where state in ('ready', 'running', 'unknown') and state = 'running' and owner = ? and owner_epoch = ? and cancel
+select tenant, key from paidonce_job where cancel and owner = ? and owner_epoch = ? and state <> 'unknown'

@@ -1,10 +1,10 @@
--- Newest first, of one tenant or of all.
--- ?1 tenant, ?2 action, ?3 state, each '' for any, ?4 at most
+-- Newest first, of one tenant or of all. What is asked for replaces the comments (list.go).
+-- ?1 tenant, ?2 action, each '' for any, ?3 at most
 select j.tenant, j.id, j.key, j.action, j.input_hash, j.input_kept, j.state, j.generation, j.fence, j.carrier, j.owner, j.owner_epoch, j.claim_token,
        j.run_deadline, j.next_at, j.unknown_at, j.cancel, j.runs, j.panics, j.replays, j.receives, j.open_calls, j.attempts, j.events, j.late,
        j.cost, j.reserved, j.budget, j.error_class, j.error_text, j.result_id, j.created_at, j.updated_at, j.done_at,
        j.origin, w.lease_until
-from paidonce_job j
+from paidonce_job j /* index */
 left join paidonce_worker w on w.id = j.owner and w.epoch = j.owner_epoch and w.closed_at is null
-where (?1 = '' or j.tenant = ?1) and (?2 = '' or j.action = ?2) and (?3 = '' or j.state = ?3)
-order by j.created_at desc, j.id desc limit ?4
+where ?1 is not null and ?2 is not null /* and */
+order by /* first */ j.tenant desc, j.id desc limit ?3

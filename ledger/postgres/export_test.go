@@ -1,0 +1,4 @@
+package postgres
+
+// Listing is the statement that lists the jobs of a filter.
+var Listing = listing

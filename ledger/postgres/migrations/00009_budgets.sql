@@ -1,0 +1,59 @@
+-- +goose Up
+
+set local lock_timeout = '2s';
+
+-- Flagged jobs of a worker, which asks for them each second. A row enters it when a person flags it, and leaves it
+-- with its owner; the owner is in another index, so no update of a job is less HOT for it.
+create index job_flagged on paidonce.job (owner) where cancel and owner is not null;
+
+-- Listings for people, newest first, each with an index: of an action here, of a tenant by the primary key, of all by this
+-- one, action for action, and of open jobs by theirs. Its columns never change; it begins with what no hot statement asks by.
+create index job_action on paidonce.job (action, id);
+
+-- Jobs that ended without a result are few beside the others. They enter these when they end; the rest writes nothing.
+create index job_failed on paidonce.job (state, id) where state in ('failed', 'cancelled');
+create index job_failed_action on paidonce.job (action, state, id) where state in ('failed', 'cancelled');
+create index job_failed_tenant on paidonce.job (tenant, state, id) where state in ('failed', 'cancelled');
+
+-- What was spent under limits of a day: a row for each tenant ('') and for each of its actions that has such a limit, made by
+-- the first gate of the day. Jobs without limits have no row here and lock none. Whoever locks rows of it holds those of
+-- the jobs already, and goes by its key.
+create table paidonce.budget (
+  tenant   text not null check (tenant <> ''),
+  action   text not null,                -- '': all of the tenant's
+  day      date not null,                -- in UTC, of the gate
+  cap      bigint not null,              -- nano-USD, the limit that the latest gate passed
+  cost     bigint not null default 0,
+  reserved bigint not null default 0,    -- of attempts without an outcome
+  primary key (tenant, action, day)
+) with (fillfactor = 50); -- room on the page: updates are HOT
+
+-- For people and for the purge; no update touches it.
+create index budget_day on paidonce.budget (day);
+
+-- Under which budgets an attempt was sent, and on which day: that of the tenant (1), of the action (2). Null: none.
+alter table paidonce.attempt add column budgets smallint, add column budget_day date;
+
+-- Ends a gate that a budget refuses: what it reserved on another one goes with its transaction.
+-- +goose StatementBegin
+create function paidonce.over_day() returns boolean language plpgsql as $$
+begin
+  raise exception 'the budget of the day has no room for the call' using errcode = 'POB20';
+end $$;
+-- +goose StatementEnd
+
+-- purge_budgets deletes up to n budgets of days that are past their retention, and returns how many.
+-- +goose StatementBegin
+create function paidonce.purge_budgets(keep interval, n int) returns int
+language plpgsql security definer
+set search_path = pg_catalog set lock_timeout = '50ms' set enable_seqscan = off as $$
+declare
+  gone int;
+begin
+  perform pg_advisory_xact_lock(hashtext('paidonce.purge'));
+  delete from paidonce.budget where ctid = any (array(
+    select b.ctid from paidonce.budget b where b.day < ((now() - keep) at time zone 'utc')::date limit n for update skip locked));
+  get diagnostics gone = row_count;
+  return gone;
+end $$;
+-- +goose StatementEnd

@@ -1,0 +1,3 @@
+-- A budget of a day.
+-- tenant, action, day
+select cost, reserved from paidonce_budget where tenant = ? and action = ? and day = ?
