@@ -175,6 +175,7 @@ type Reader interface {
 // Store is a whole ledger, as the adapters provide it.
 type Store interface {
 	Ledger
+	Submitter
 	Workers
 	Reconciler
 	Reopener

@@ -63,6 +63,7 @@ const (
 	BySweeper    Actor = "sweeper"    // any worker's look after lapsed runs
 	BySender     Actor = "sender"     // whoever sent the attempt, lease or not
 	ByReconciler Actor = "reconciler" // asks the provider about unknown calls
+	ByProducer   Actor = "producer"   // whoever submits jobs
 	ByPerson     Actor = "person"     // somebody at the command line
 	ByRetention  Actor = "retention"  // the purge of what nobody needs any more
 )
@@ -220,6 +221,8 @@ var table = []Transition{
 		Guards: []Guard{fence, noneOpen}, Sets: "result, done_at; unused received attempts become surplus; each step that was asked for: J10s, and its link"},
 	{ID: "J10s", Name: "step", To: Ready, By: []Actor{ByOwner}, Fence: true, Guards: []Guard{absent},
 		Sets: "fence 1, the input, carrier ledger, due at once; a key that exists is kept"},
+	{ID: "J1s", Name: "submit", To: Ready, By: []Actor{ByProducer}, Fence: true, Guards: []Guard{absent},
+		Sets: "as J10s"},
 	{ID: "J11", Name: "give back", From: []State{Running}, To: Ready, By: []Actor{ByOwner},
 		Guards: []Guard{fence, noneOpen, uncancel}, Sets: "owner and token null, next_at, class; a drain gives the run back"},
 	{ID: "J12", Name: "fail", From: []State{Running}, To: Failed, By: []Actor{ByOwner},

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"time"
 
@@ -21,15 +22,40 @@ type link struct {
 func (l *Ledger) follow(r *row, s ledger.StepAsk, now time.Time, who string) {
 	r.steps = slices.DeleteFunc(r.steps, func(o link) bool { return o.key == s.Key })
 	r.steps = append(r.steps, link{s.Key, s.Action, s.InputHash, r.Generation})
-	t := ledger.Row("J10s")
+	l.put(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: who},
+		now, ledger.FollowReason(r.Key))
+}
+
+// Submit implements ledger.Submitter.
+func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger.Submitted, error) {
+	if err := ledger.CheckSubmissions(all); err != nil {
+		return nil, err
+	}
+	now, unlock, err := l.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	found := make([]ledger.Submitted, len(all))
+	for i, s := range all {
+		made := l.put(ledger.Row("J1s"), s, now, "")
+		j := l.keys[s.Key]
+		found[i] = ledger.Submitted{New: made, State: j.State, Other: j.Action != s.Action || j.InputHash != s.InputHash}
+	}
+	return found, nil
+}
+
+// put makes the row of a job that the ledger carries, by t, unless its key has one.
+func (l *Ledger) put(t ledger.Transition, s ledger.Submission, now time.Time, reason string) bool {
 	if t.Allows(l.facts(l.keys[s.Key], now)) != "" {
-		return
+		return false
 	}
 	j := &row{Job: ledger.Job{Key: s.Key, ID: int64(len(l.rows)) + 1, Action: s.Action, Generation: 1, Carrier: ledger.CarriedByLedger,
 		InputHash: s.InputHash, InputKept: true, Origin: s.Origin.Clean(), CreatedAt: now, NextAt: now}, input: bytes.Clone(s.Input)}
 	l.keys[s.Key] = j
 	l.rows = append(l.rows, j)
-	j.move(t, now, who, ledger.FollowReason(r.Key))
+	j.move(t, now, s.Submitter(), reason)
+	return true
 }
 
 // followed are the steps of a job.

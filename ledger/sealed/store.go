@@ -75,6 +75,21 @@ func (s *Store) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) e
 	return s.Store.Complete(ctx, l, r)
 }
 
+// Submit implements ledger.Submitter.
+func (s *Store) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger.Submitted, error) {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i] = s.Seal(all[i])
+	}
+	return s.Store.Submit(ctx, all...)
+}
+
+// Seal is a submission as it is stored, for those that go past the store: in a transaction of their program's own.
+func (s *Store) Seal(j ledger.Submission) ledger.Submission {
+	j.Input = s.keys.seal(inputPlace(j.Key, j.InputHash), j.Input)
+	return j
+}
+
 // Due implements ledger.Reconciler.
 func (s *Store) Due(ctx context.Context, n int, grace time.Duration, actions ...string) ([]ledger.Stored, error) {
 	due, err := s.Store.Due(ctx, n, grace, actions...)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -11,28 +12,52 @@ func (t *tx) follow(r *row, job ledger.Key, place int, s ledger.StepAsk) error {
 	if _, err := t.exec("link", r.Key.Tenant, r.ID, s.Key.Text, r.Generation, place, s.Action, s.InputHash[:]); err != nil {
 		return err
 	}
-	there, err := t.find(s.Key)
-	if err != nil {
-		return err
+	_, err := t.put(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: r.Owner.ID},
+		ledger.FollowReason(job))
+	return err
+}
+
+// Submit implements ledger.Submitter.
+func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger.Submitted, error) {
+	if err := ledger.CheckSubmissions(all); err != nil {
+		return nil, err
 	}
-	rule := ledger.Row("J10s")
-	if rule.Allows(there.facts(t.now)) != "" {
-		return nil
+	return write(ctx, l, fmt.Sprintf("submit %d jobs", len(all)), func(t *tx) ([]ledger.Submitted, error) {
+		found := make([]ledger.Submitted, len(all))
+		for i, s := range all {
+			there, err := t.put(ledger.Row("J1s"), s, "")
+			if err != nil {
+				return nil, err
+			}
+			found[i] = ledger.Submitted{New: there == nil, State: ledger.Ready}
+			if there != nil {
+				found[i].State, found[i].Other = there.State, there.Action != s.Action || there.InputHash != s.InputHash
+			}
+		}
+		return found, nil
+	})
+}
+
+// put makes the row of a job that the ledger carries, by a rule of the table, unless its key has one, which it returns.
+func (t *tx) put(rule ledger.Transition, s ledger.Submission, reason string) (there *row, err error) {
+	there, err = t.find(s.Key)
+	if err != nil || rule.Allows(there.facts(t.now)) != "" {
+		return there, err
 	}
 	j := &row{Job: ledger.Job{Key: s.Key, Origin: s.Origin.Clean()}}
-	j.move(rule, t.now, r.Owner.ID, ledger.FollowReason(job))
+	j.move(rule, t.now, s.Submitter(), reason)
 	origin, err := originText(j.Origin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	j.ID, err = one(context.Background(), t, scalar[int64], "follow", s.Key.Tenant, s.Key.Text, s.Action, s.InputHash[:], micros(t.now), len(j.news), origin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := t.exec("input", s.Key.Tenant, j.ID, s.Input); err != nil {
-		return err
+		return nil, err
 	}
-	return t.tell(j)
+	return nil, t.tell(j)
 }
 
 // steps adds a job's steps, and the jobs whose step it is.
