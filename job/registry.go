@@ -177,6 +177,17 @@ func (h *Handler) Decode(body []byte) (Input, error) {
 	return Input{Key: key, Hash: hash, Body: body, in: in}, nil
 }
 
+// Encode makes of a message what Decode of the handler of that name would read: its body, key and hash. volatile is
+// the Def's.
+func Encode[In Keyed](name string, in In, volatile ...string) (Input, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return Input{}, fmt.Errorf("PO403 input of %s cannot be encoded: %w", name, err)
+	}
+	h := Handler{name: name, volatile: volatile, decode: decoder[In]()}
+	return h.Decode(body)
+}
+
 // Run runs the handler once and encodes its result. A panic becomes a *PanicError.
 func (h *Handler) Run(ctx context.Context, j *Run, in Input) (out []byte, err error) {
 	defer func() {

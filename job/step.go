@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -109,18 +108,13 @@ func (s Step[In, Out]) call() Call[In, Out] {
 // has returned (PO584), as where work of OnCommit asks. All are permanent, and a handler that swallows one does not
 // get its result committed, but for PO584, which comes too late for that.
 func (s Step[In, Out]) After(j *Run, in In) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return j.stick(Failf("PO582 input of step %s cannot be encoded: %w", s.Name, err))
-	}
-	h := Handler{name: s.Name, volatile: s.Volatile, decode: decoder[In]()}
-	read, err := h.Decode(body)
+	read, err := Encode(s.Name, in, s.Volatile...)
 	if err != nil {
 		return j.stick(Failf("PO582 step %s: %w", s.Name, err))
 	}
 	origin := j.Origin()
 	origin.ReplyTo, origin.Correlation = "", "" // who waits for the job's answer does not wait for the step's
-	return j.after(ledger.StepAsk{Key: read.Key.Ledger(), Action: s.Name, InputHash: read.Hash, Input: body, Origin: origin})
+	return j.after(ledger.StepAsk{Key: read.Key.Ledger(), Action: s.Name, InputHash: read.Hash, Input: read.Body, Origin: origin})
 }
 
 // maxStepInput is the largest input of a step, in bytes.

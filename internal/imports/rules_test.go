@@ -56,6 +56,9 @@ var rules = map[string]row{
 	"ledger/...": {own: []string{"ledger"},
 		why: "an adapter knows its interface and its driver; name the driver in a row of its own"},
 
+	"submit": {own: []string{"job", "ledger", "broker"}, tests: []string{pgx},
+		why: "web servers link it: no consumer, no SDK and no driver may come with it"},
+
 	"prices": {own: []string{"ledger"},
 		why: "whoever reads a bill can price a call with it: standard library and the type of money alone"},
 

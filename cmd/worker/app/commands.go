@@ -66,6 +66,9 @@ type migratePrint struct{}
 type submitCommand struct {
 	Job   string `required:"" help:"Name of the job, such as ticket.summary." placeholder:"NAME"`
 	Input string `help:"File with one JSON object a line; stdin if it is not given." placeholder:"FILE"`
+
+	Wait    bool          `help:"Wait until every job has ended or is held, and print what became of each as a line of JSON instead of its key."`
+	Timeout time.Duration `help:"How long --wait waits at most; 0s: until it is interrupted." default:"0s" placeholder:"D"`
 }
 
 type budgetsCommand struct {

@@ -64,6 +64,28 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
+// Who waits is told what became of each job, once for each key, and by the exit code.
+func TestSubmitAndWait(t *testing.T) {
+	w := plain(t)
+	answer := `{"number":"R-17","currency":"EUR","total_cents":11900,"supplier":"Initech","date":"2026-03-01"}`
+	ms := w.models(modelserver.Options{Generate: func(modelserver.Request) string { return answer }})
+	w.must("", "migrate", "up")
+	r := w.start()
+	want := `{"key":"acme:invoice.extract:9821:v1:p7","job":"invoice.extract","state":"done","result":{"number":"R-17",`
+	for range 2 { // the second finds the first
+		if out := w.must(invoiceDoc+"\n"+invoiceDoc, "submit", "--job", "invoice.extract", "--wait"); !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("submit --wait prints %s", out)
+		}
+	}
+	w.refused(exitFailed, strings.ReplaceAll(invoiceDoc, "9821", "9822"), []string{"submit", "--job", "invoice.extract", "--wait", "--timeout", "1ns"}, "PO592", "9822")
+	w.refused(exitUsage, invoiceDoc, []string{"submit", "--job", "invoice.extract", "--timeout", "1s"}, "PO502")
+	w.refused(exitFailed, strings.NewReplacer("9821", "9823", "Invoice 17", "").Replace(invoiceDoc), []string{"submit", "--job", "invoice.extract", "--wait"}, "PO593", "1 of 1")
+	r.stop()
+	if lines := ms.BillByKey()[invoiceKey]; len(lines) != 1 {
+		t.Errorf("the bill has %d lines", len(lines))
+	}
+}
+
 // Commands that only look make no file, and say what does.
 func TestNoFileYet(t *testing.T) {
 	w := plain(t)

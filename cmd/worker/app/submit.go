@@ -49,7 +49,10 @@ func (s submitCommand) Run(c *call) error {
 		defer f.Close()
 		in = f
 	}
-	sent := &submission{call: c, handler: h}
+	sent := &submission{call: c, handler: h, quiet: s.Wait}
+	if s.Timeout != 0 && !s.Wait || s.Timeout < 0 {
+		return usagef("PO502 --timeout %s: it is how long --wait waits", s.Timeout)
+	}
 	open := c.openBroker
 	if c.throughLedger(cfg) {
 		open = c.openIntake
@@ -60,6 +63,9 @@ func (s submitCommand) Run(c *call) error {
 	}
 	sent.queue = q
 	err = sent.all(in)
+	if s.Wait {
+		err = errors.Join(err, sent.wait(cfg, s.Timeout))
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTimeout)
 	defer cancel()
 	return errors.Join(err, q.close(ctx))
@@ -71,7 +77,9 @@ type submission struct {
 	handler *job.Handler
 	queue   *queue
 	batch   []broker.Message
-	keys    []string
+	keys    []job.Key
+	quiet   bool      // keys are not printed
+	stored  []job.Key // of what is sent
 	sent    int
 	refused int
 }
@@ -113,7 +121,7 @@ func (s *submission) add(n int, line []byte) error {
 		return nil
 	}
 	s.batch = append(s.batch, broker.Message{Body: slices.Clone(line), Attributes: map[string]string{"job": s.handler.Name()}})
-	s.keys = append(s.keys, in.Key.String())
+	s.keys = append(s.keys, in.Key)
 	if len(s.batch) < submitBatch {
 		return nil
 	}
@@ -135,8 +143,12 @@ func (s *submission) flush() error {
 	if err := s.queue.Publish(ctx, s.batch...); err != nil {
 		return fmt.Errorf("PO508 %d messages are sent; of the next %d any may be sent or not (submitting again is safe): %w", s.sent, len(s.batch), err)
 	}
-	for _, k := range s.keys {
-		fmt.Fprintln(s.Stdout, k)
+	if !s.quiet {
+		for _, k := range s.keys {
+			fmt.Fprintln(s.Stdout, k)
+		}
+	} else {
+		s.stored = append(s.stored, s.keys...)
 	}
 	s.sent += len(s.batch)
 	s.batch, s.keys = nil, nil
