@@ -55,6 +55,8 @@ type Harness struct {
 	// AgeBudgets moves all budgets of a day back by whole days, and with them the day on which their
 	// attempts are booked.
 	AgeBudgets func(days int)
+	// AgeMessages lets all messages of the outbox have been there for d longer.
+	AgeMessages func(d time.Duration)
 
 	// Hook makes work of the user that writes mark in the result's transaction, to
 	// a place of the harness's own (a table, for a database).
@@ -94,7 +96,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

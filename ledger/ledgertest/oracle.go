@@ -48,6 +48,7 @@ func Memory(t testing.TB) *Harness {
 		AgeAttempts: func(k ledger.Key, d time.Duration) { t.Helper(); must(l.AgeAttempts(k, d)) },
 		AgeRow:      func(k ledger.Key, d time.Duration) { t.Helper(); must(l.AgeRow(k, d)) },
 		AgeBudgets:  l.AgeBudgets,
+		AgeMessages: func(d time.Duration) { t.Helper(); must(l.AgeMessages(d)) },
 		Hook:        func(mark string) ledger.Hook { return hook(mark, nil) },
 		FailingHook: func(err error) ledger.Hook { return hook("failing", err) },
 		Marks: func() []string {

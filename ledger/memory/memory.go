@@ -29,6 +29,7 @@ type Ledger struct {
 	counts  map[count]ledger.Avoided
 	budgets map[spender]*ledger.Budget
 	floor   map[string]time.Time // up to when something of a tenant was forgotten
+	outbox  []*outgoing          // in the order of their results
 }
 
 // New returns an empty ledger.

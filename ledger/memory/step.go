@@ -22,7 +22,7 @@ type link struct {
 func (l *Ledger) follow(r *row, s ledger.StepAsk, now time.Time, who string) {
 	r.steps = slices.DeleteFunc(r.steps, func(o link) bool { return o.key == s.Key })
 	r.steps = append(r.steps, link{s.Key, s.Action, s.InputHash, r.Generation})
-	l.put(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: who},
+	l.carryNew(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: who},
 		now, ledger.FollowReason(r.Key))
 }
 
@@ -38,15 +38,15 @@ func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger
 	defer unlock()
 	found := make([]ledger.Submitted, len(all))
 	for i, s := range all {
-		made := l.put(ledger.Row("J1s"), s, now, "")
+		made := l.carryNew(ledger.Row("J1s"), s, now, "")
 		j := l.keys[s.Key]
 		found[i] = ledger.Submitted{New: made, State: j.State, Other: j.Action != s.Action || j.InputHash != s.InputHash}
 	}
 	return found, nil
 }
 
-// put makes the row of a job that the ledger carries, by t, unless its key has one.
-func (l *Ledger) put(t ledger.Transition, s ledger.Submission, now time.Time, reason string) bool {
+// carryNew makes the row of a job that the ledger carries, by t, unless its key has one.
+func (l *Ledger) carryNew(t ledger.Transition, s ledger.Submission, now time.Time, reason string) bool {
 	if t.Allows(l.facts(l.keys[s.Key], now)) != "" {
 		return false
 	}

@@ -129,6 +129,10 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 			run(t, db, "update paidonce.budget set day = day - $1::int", days)
 			run(t, db, "update paidonce.attempt set budget_day = budget_day - $1::int", days)
 		},
+		AgeMessages: func(d time.Duration) {
+			t.Helper()
+			run(t, db, "update paidonce.outbox set next_at = next_at - $1::interval", d)
+		},
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "insert into mark values ($1)", mark)
@@ -192,7 +196,7 @@ func (c *cases) database(t *testing.T) string {
 	})
 	pgtest.Exec(t, url, `delete from mark; delete from paidonce.worker; delete from paidonce.job; delete from paidonce.attempt;
 		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.chunk; delete from paidonce.event;
-		delete from paidonce.dup_count; delete from paidonce.floor; delete from paidonce.budget`)
+		delete from paidonce.dup_count; delete from paidonce.floor; delete from paidonce.step; delete from paidonce.outbox; delete from paidonce.budget`)
 	pgtest.Exec(t, url, "vacuum paidonce.job")
 	pgtest.Exec(t, url, "vacuum paidonce.worker")
 	return url

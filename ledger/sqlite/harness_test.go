@@ -141,6 +141,10 @@ func harness(t *testing.T) *ledgertest.Harness {
 			run(t, db, "update paidonce_budget set day = day - ? * 86400000000", days)
 			run(t, db, "update paidonce_attempt set budget_day = budget_day - ? * 86400000000", days)
 		},
+		AgeMessages: func(d time.Duration) {
+			t.Helper()
+			run(t, db, "update paidonce_outbox set next_at = next_at - ?1", d.Microseconds())
+		},
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx sqlite.Tx) error {
 				_, err := tx.ExecContext(ctx, "insert into mark values (?)", mark)

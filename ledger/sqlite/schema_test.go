@@ -217,6 +217,8 @@ var acrossTenants = map[string]string{
 	"costs_models":  "a report for people, of one tenant or of all",
 	"costs_avoided": "a report for people, of one tenant or of all",
 	"forgotten":     "a report for people, of one tenant or of all",
+	"outbox_due":    "whoever publishes does so for all tenants",
+	"outbox_count":  "a gauge over all tenants",
 }
 
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", acrossTenants) }
@@ -226,7 +228,7 @@ func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", 
 func TestPlans(t *testing.T) {
 	db := raw(t, file(t))
 	whole := map[string]bool{"jobs": true /* TestListings */, "sweep_workers": true, "version": true,
-		"costs_calls": true, "costs_jobs": true, "costs_models": true, "costs_avoided": true, "forgotten": true}
+		"costs_calls": true, "costs_jobs": true, "costs_models": true, "costs_avoided": true, "forgotten": true, "outbox_count": true}
 	files, err := filepath.Glob("sql/*.sql")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ func (t *tx) follow(r *row, job ledger.Key, place int, s ledger.StepAsk) error {
 	if _, err := t.exec("link", r.Key.Tenant, r.ID, s.Key.Text, r.Generation, place, s.Action, s.InputHash[:]); err != nil {
 		return err
 	}
-	_, err := t.put(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: r.Owner.ID},
+	_, err := t.carryNew(ledger.Row("J10s"), ledger.Submission{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin, Who: r.Owner.ID},
 		ledger.FollowReason(job))
 	return err
 }
@@ -25,7 +25,7 @@ func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger
 	return write(ctx, l, fmt.Sprintf("submit %d jobs", len(all)), func(t *tx) ([]ledger.Submitted, error) {
 		found := make([]ledger.Submitted, len(all))
 		for i, s := range all {
-			there, err := t.put(ledger.Row("J1s"), s, "")
+			there, err := t.carryNew(ledger.Row("J1s"), s, "")
 			if err != nil {
 				return nil, err
 			}
@@ -38,8 +38,8 @@ func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger
 	})
 }
 
-// put makes the row of a job that the ledger carries, by a rule of the table, unless its key has one, which it returns.
-func (t *tx) put(rule ledger.Transition, s ledger.Submission, reason string) (there *row, err error) {
+// carryNew makes the row of a job that the ledger carries, by a rule of the table, unless its key has one, which it returns.
+func (t *tx) carryNew(rule ledger.Transition, s ledger.Submission, reason string) (there *row, err error) {
 	there, err = t.find(s.Key)
 	if err != nil || rule.Allows(there.facts(t.now)) != "" {
 		return there, err
