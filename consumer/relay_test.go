@@ -261,3 +261,35 @@ func TestMessagesOfARunWithoutAResult(t *testing.T) {
 		r.outbox(0)
 	})
 }
+
+// The messages of a job that is run again do not overtake those of its earlier result, which no broker took.
+func TestMessagesOfARerun(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		o := asking(r)
+		r.after = func(_ context.Context, j *job.Run, in ask) error {
+			if strings.Contains(in.Doc, ".") {
+				return nil
+			}
+			return j.Publish("ask", ask{Tenant: in.Tenant, Doc: fmt.Sprintf("%s.%d", in.Doc, r.runs.Load())})
+		}
+		begun := time.Now()
+		o.refuse = func(ms []broker.Message) error {
+			for _, m := range ms {
+				if docOf(t, m) == "1.1" && time.Since(begun) < time.Hour {
+					return broker.ErrTooLarge
+				}
+			}
+			return nil
+		}
+		r.send("1")
+		n := r.start("a", o.with)
+		time.Sleep(10 * time.Minute)
+		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: key("1"), Token: "t", Reason: "why", Who: "kim"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		r.end(n)
+		o.wantSent("1.1", "1.2")
+		r.outbox(0)
+	})
+}

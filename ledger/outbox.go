@@ -56,6 +56,9 @@ const (
 // CheckMessages returns an error that wraps ErrRequest when the messages of the result cannot be stored. Every
 // ledger calls it after Check.
 func (r Result) CheckMessages() error {
+	if len(r.Messages) == 0 {
+		return nil
+	}
 	size := 0
 	for _, m := range r.Messages {
 		size += len(m.Body)
