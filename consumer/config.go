@@ -177,6 +177,9 @@ func (c Config) validate() error {
 		bad("PO027 retry %s to %s, max_runs %d, max_panics %d, max_body %d: each must be positive, and the first wait not above the last",
 			c.Retry.First, c.Retry.Ceil, c.MaxRuns, c.MaxPanics, c.MaxBody)
 	}
+	if c.Handlers != nil {
+		errs = append(errs, c.Handlers.Check())
+	}
 	return errors.Join(append(errs, c.validateRoutes()...)...)
 }
 

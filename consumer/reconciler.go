@@ -172,8 +172,12 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 // booked puts into the evidence what was found of the usage and the cost.
 func (c *Consumer) booked(e *ledger.Evidence, found job.Found, at ledger.AttemptRow) {
 	e.ObjectID, e.Usage = found.ObjectID, found.Usage
-	if found.Call.NoUsage && found.Finding == job.Failed {
+	if found.Call.NoUsage && found.Finding == job.Failed && !found.Free {
 		return // nobody knows whether a failure was billed
+	}
+	if found.Free {
+		e.Cost, e.CostSource = new(ledger.Nano(0)), job.Computed
+		return
 	}
 	found.Call.Provider, found.Call.Model, found.Call.At = at.Provider, at.Model, at.SentAt
 	if e.Cost = c.price(found.Call); e.Cost != nil {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ type Attempt struct {
 	run    *Run
 	spec   ledger.Attempt
 	free   bool             // what Sent marks costs nothing
+	gratis bool             // nor does a request by HTTP
 	replay *ledger.Response // a saved answer to play back; nothing is sent then
 	paid   context.Context  // how long the wire request may last, whoever waits for it
 
@@ -27,6 +29,7 @@ type Attempt struct {
 	asked  bool      // the gate was asked, which happens once
 	gated  time.Time // when the gate was passed; zero: it was not
 	manual bool      // gated by Sent or Effect
+	object string    // the provider's name for what it made, as user code says
 	out    *outcome  // nil: still open
 }
 
@@ -176,6 +179,9 @@ func (a *Attempt) finish(o outcome) {
 // it. An answer that cannot be recorded is reported as unknown: the run
 // must not commit a result that a later run could not be given.
 func (a *Attempt) capture(ctx context.Context, o outcome) {
+	a.mu.Lock()
+	o.evidence.ObjectID = cmp.Or(o.evidence.ObjectID, a.object)
+	a.mu.Unlock()
 	s, err := a.run.keep(ctx, a.spec.ID, o.evidence)
 	if err != nil {
 		o.err = errors.Join(o.err, fmt.Errorf("recording what call %s got: %w", a.spec.Call.Name, err))
@@ -225,6 +231,10 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 
 // price puts into the evidence what an answer cost, if anybody knows.
 func (a *Attempt) price(e *ledger.Evidence, b *bill) {
+	if a.gratis {
+		e.Cost, e.CostSource = new(ledger.Nano(0)), Computed
+		return
+	}
 	c := b.call()
 	a.mu.Lock()
 	c.At = a.gated

@@ -35,6 +35,8 @@ type Call[In, Out any] struct {
 	Reconcile func(ctx context.Context, o Open) (Out, Finding, error)
 	// Memo says what makes two calls the same. Zero: the name.
 	Memo Memo
+
+	gratis bool // a step's: it costs nothing, over HTTP neither
 }
 
 // Route is one way to make a call.
@@ -293,7 +295,7 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
-	return &Attempt{run: q.run, free: rt.Free, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
+	return &Attempt{run: q.run, free: rt.Free, gratis: q.gratis, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
 		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -34,6 +35,8 @@ type Def[In Keyed, Out any] struct {
 	// Handle does the work. It may run more than once for one key; calls that were
 	// answered are not made again. An error without a class is retried.
 	Handle func(ctx context.Context, j *Run, in In) (Out, error)
+	// Steps lists every Step that Handle asks for. Each must be registered, which is checked at start.
+	Steps []Stepped
 	// MaxRun bounds a single run. 0: the consumer's; it must be longer than the
 	// longest route timeout.
 	MaxRun time.Duration
@@ -84,6 +87,19 @@ func (r *Registry) Names() []string {
 	return names
 }
 
+// Check returns every step that a job asks for and that is not registered. Nobody would run it.
+func (r *Registry) Check() error {
+	var errs []error
+	for _, name := range r.Names() {
+		for _, s := range slices.Sorted(maps.Keys(r.byName[name].steps)) {
+			if h, ok := r.byName[s]; !ok || !h.step {
+				errs = append(errs, fmt.Errorf("PO585 job %s asks for step %q, which is not registered: call job.RegisterStep, or nobody would make it", name, s))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Handler is a registered definition with its types erased.
 type Handler struct {
 	name     string
@@ -91,6 +107,8 @@ type Handler struct {
 	maxRuns  int
 	budget   ledger.Nano
 	calls    map[string]CallInfo
+	steps    map[string]bool // that it may ask for
+	step     bool            // it runs a step
 	volatile []string
 	redact   func(part Part, body []byte) []byte
 	decode   func(body []byte) (Keyed, error)
@@ -166,7 +184,7 @@ func (h *Handler) Run(ctx context.Context, j *Run, in Input) (out []byte, err er
 			out, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	j.calls = h.calls
+	j.calls, j.declared = h.calls, h.steps
 	res, err := h.handle(ctx, j, in.in)
 	if err != nil {
 		return nil, err
@@ -184,13 +202,13 @@ func newHandler[In Keyed, Out any](d Def[In, Out]) *Handler {
 	}
 	h := &Handler{
 		name: d.Name, maxRun: d.MaxRun, maxRuns: d.MaxRuns, budget: d.Budget, volatile: d.Volatile, redact: d.Redact,
-		calls: make(map[string]CallInfo, len(d.Uses)),
-		decode: func(body []byte) (Keyed, error) {
-			var in In
-			err := decodeStrict(body, &in)
-			return in, err
-		},
+		calls:  make(map[string]CallInfo, len(d.Uses)),
+		steps:  make(map[string]bool, len(d.Steps)),
+		decode: decoder[In](),
 		handle: func(ctx context.Context, j *Run, in any) (any, error) { return d.Handle(ctx, j, in.(In)) },
+	}
+	for _, s := range d.Steps {
+		h.steps[s.stepName()] = true
 	}
 	for _, u := range d.Uses {
 		c := u.info()
@@ -206,6 +224,15 @@ func newHandler[In Keyed, Out any](d Def[In, Out]) *Handler {
 		h.calls[c.Name] = c
 	}
 	return h
+}
+
+// decoder reads messages of one type.
+func decoder[In Keyed]() func([]byte) (Keyed, error) {
+	return func(body []byte) (Keyed, error) {
+		var in In
+		err := decodeStrict(body, &in)
+		return in, err
+	}
 }
 
 // decodeStrict reads exactly one JSON object. Fields that In does not know are

@@ -18,12 +18,15 @@ import (
 type Run struct {
 	cfg RunConfig
 
-	// calls is set by Handler.Run before user code sees the run.
-	calls map[string]CallInfo
+	// calls and declared, the steps, are set by Handler.Run before user code sees the run.
+	calls    map[string]CallInfo
+	declared map[string]bool
 
 	mu      sync.Mutex
 	hooks   []ledger.Hook
 	used    []ledger.ID
+	steps   []ledger.StepAsk // to follow the result
+	ended   bool             // the result was taken: nothing can be added to it
 	unsent  []ledger.AttemptID
 	sticky  error
 	flights map[ledger.CallRef]*flight
@@ -139,11 +142,12 @@ func (r *Run) Sticky() error {
 	return r.sticky
 }
 
-// Result is what to commit for body: with the hooks and the answers used.
+// Result is what to commit for body: with the hooks, the answers used and the steps that follow.
 func (r *Run) Result(body []byte) ledger.Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks}
+	r.ended = true
+	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks, Steps: r.steps}
 }
 
 func (r *Run) stick(err error) error {

@@ -68,6 +68,7 @@ type Found struct {
 	ObjectID string           // "": not told
 	Usage    ledger.Usage
 	Call     prices.Call // for its price; provider, model and time are still to be filled in
+	Free     bool        // it costs nothing, whatever Call says: a step's
 
 	object []byte // the provider's own, nil: not given
 }
@@ -119,7 +120,7 @@ func (c Call[In, Out]) info() CallInfo {
 
 // find runs Reconcile and makes of its finding what can be settled.
 func (c Call[In, Out]) find(ctx context.Context, o Open) (Found, error) {
-	o.found = &Found{Call: prices.Call{NoUsage: true}}
+	o.found = &Found{Call: prices.Call{NoUsage: true}, Free: c.gratis}
 	out, f, err := c.Reconcile(ctx, o)
 	o.found.Finding = f
 	switch {

@@ -97,9 +97,10 @@ type Settled struct {
 type Result struct {
 	ID     ID // chosen by the worker, so that a repeated commit is recognised
 	Body   []byte
-	Schema string // name and version of Body's type, for readers
-	Used   []ID   // attempts whose answers the handler was given; the rest is surplus
-	Hooks  []Hook // the user's work, in order, inside the same transaction
+	Schema string    // name and version of Body's type, for readers
+	Used   []ID      // attempts whose answers the handler was given; the rest is surplus
+	Hooks  []Hook    // the user's work, in order, inside the same transaction
+	Steps  []StepAsk // what follows it, in order; a key at most once
 }
 
 // Hook is work of the user in the result's transaction. Its dynamic type belongs
