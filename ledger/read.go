@@ -33,6 +33,8 @@ type Job struct {
 	Purged   bool         // done, and the result is past its retention
 	Earlier  []Earlier    // Job only: what is kept of earlier generations, oldest first
 	Attempts []AttemptRow // Job only, in the order of their gates
+	Steps    []StepRow    // Job only: what its results asked for, oldest first
+	AskedBy  []Key        // Job only: the jobs whose results asked for it as a step, oldest first, AskersShown at most
 	History  []Event      // Job only, oldest first
 }
 

@@ -90,7 +90,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

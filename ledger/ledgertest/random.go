@@ -75,7 +75,7 @@ type played struct {
 func newWorld(e *env, seed uint64) *world {
 	w := &world{env: e, Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, tenant: fmt.Sprint("seed ", seed),
 		sides: [2]*Harness{e.Harness, Memory(e.T)}, open: map[ledger.WorkerID]bool{}, lapsed: map[ledger.WorkerID]bool{}}
-	for i := range 3 {
+	for i := range 4 {
 		r := e.request(fmt.Sprint(i))
 		r.Key.Tenant, r.Action = w.tenant, fmt.Sprintf("action %d of %d", i%2, seed)
 		if i == 2 {
@@ -241,6 +241,7 @@ func rowText(j ledger.Job) string {
 			fmt.Fprintf(&b, "%d looks by %s: %s, ", ev.Looks, ev.Actor, ev.Reason)
 		}
 	}
+	b.WriteString("\n  " + linksText(j))
 	return b.String()
 }
 

@@ -144,12 +144,27 @@ func (w *world) opComplete(j *played) {
 			r.Used = append(r.Used, a.ID)
 		}
 	}
+	for w.chance(2) && len(r.Steps) < len(w.jobs) {
+		s := w.jobs[w.IntN(len(w.jobs))].req
+		ask := ledger.StepAsk{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input}
+		if ask.Input == nil {
+			ask.Input = []byte("{}")
+		}
+		if w.chance(6) {
+			ask.InputHash[0]++
+		}
+		r.Steps = append(r.Steps, ask) // the job itself, or one twice, is refused
+	}
 	if w.chance(4) && len(j.results) > 0 {
 		r = j.results[w.IntN(len(j.results))]
 	}
 	j.results = append(j.results, r)
 	mark, failing := fmt.Sprintf("%s %s", w.tenant, r.ID), w.chance(5)
-	w.both(fmt.Sprintf("complete %s under fence %d: %s, failing hook %v", j.req.Key.Text, lease[1].Fence, r.ID, failing), j, func(i int, h *Harness) string {
+	var asked []string
+	for _, s := range r.Steps {
+		asked = append(asked, fmt.Sprintf("%s %x", s.Key.Text, s.InputHash[:1]))
+	}
+	w.both(fmt.Sprintf("complete %s under fence %d: %s, failing hook %v, steps %v", j.req.Key.Text, lease[1].Fence, r.ID, failing, asked), j, func(i int, h *Harness) string {
 		r := r
 		r.Hooks = []ledger.Hook{h.Hook(mark)}
 		if failing {
@@ -157,6 +172,11 @@ func (w *world) opComplete(j *played) {
 		}
 		return word(h.Store.Complete(w.Context(), lease[i], r))
 	})
+	for _, s := range w.jobs {
+		_, err := w.sides[1].Store.Job(w.Context(), s.req.Key)
+		s.made = err == nil
+	}
+	w.sameAll()
 }
 
 func (w *world) opRelease(j *played) {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ func Then(ctx context.Context, effect func()) {
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Result) error {
-	if err := res.Check(); err != nil {
+	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key)); err != nil {
 		return err
 	}
 	if done, err := l.complete(ctx, lease, res, nil); done || err != nil {
@@ -94,6 +95,9 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 		}
 	}
 	r.move(t, now, who, "")
+	for _, s := range res.Steps {
+		l.follow(r, s, now, who)
+	}
 	return true, nil
 }
 

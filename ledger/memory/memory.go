@@ -60,6 +60,7 @@ type row struct {
 	history     []ledger.Event
 	earlier     []ledger.Earlier // results of earlier generations
 	reruns      []string         // tokens that were used
+	steps       []link           // that its results asked for
 }
 
 // attempt is a row of the attempt table.

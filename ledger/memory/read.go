@@ -30,6 +30,7 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 	for _, a := range r.attempts {
 		j.Attempts = append(j.Attempts, a.show())
 	}
+	j.Steps, j.AskedBy = l.followed(r), l.askers(r)
 	return j, nil
 }
 
