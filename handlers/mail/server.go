@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -13,6 +14,8 @@ import (
 type Server struct {
 	// Roots verify the server's certificate. nil: the system's.
 	Roots *x509.CertPool
+	// Dial opens the connection, below TLS. nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	addr     string // host:port
 	host     string

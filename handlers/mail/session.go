@@ -33,7 +33,11 @@ func (e *lackError) Error() string { return "it does not offer " + e.what }
 
 // open connects, with TLS and login. The connection ends with ctx.
 func (s *Server) open(ctx context.Context) (_ *session, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
+	dial := s.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, "tcp", s.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -25,16 +25,16 @@ type Kind string
 
 // The kinds. All but Accept, Drop and Hang refuse: nothing is kept.
 const (
-	Accept   Kind = ""          // kept, and said so
-	Drop     Kind = "drop"      // kept; the connection is closed without a reply
-	Hang     Kind = "hang"      // kept; no reply until Close
-	Data4    Kind = "data 4xx"  // read, and refused for now
-	Data5    Kind = "data 5xx"  // read, and refused for good
-	Rcpt4    Kind = "rcpt 4xx"  // the recipient is refused for now
-	Rcpt5    Kind = "rcpt 5xx"  // the recipient is refused for good
-	Sender5  Kind = "mail 5xx"  // the sender is refused for good
-	CutDATA  Kind = "cut data"  // the connection is closed when the mail begins
-	Greeting Kind = "greeting4" // the connection is turned away by its greeting
+	Accept  Kind = ""          // kept, and said so
+	Drop    Kind = "drop"      // kept; the connection is closed without a reply
+	Hang    Kind = "hang"      // kept; no reply until Close
+	Data4   Kind = "data 4xx"  // read, and refused for now
+	Data5   Kind = "data 5xx"  // read, and refused for good
+	Rcpt4   Kind = "rcpt 4xx"  // the recipient is refused for now
+	Rcpt5   Kind = "rcpt 5xx"  // the recipient is refused for good
+	Sender5 Kind = "mail 5xx"  // the sender is refused for good
+	CutDATA Kind = "cut data"  // the connection is closed when the mail begins
+	Hello4  Kind = "hello 4xx" // the client is turned away when it says who it is
 )
 
 // Options change the server. Zero: no TLS, no login.
@@ -43,6 +43,7 @@ type Options struct {
 	Implicit bool        // TLS from the first byte instead
 	User     string      // a login by PLAIN that is asked for before mail; "": none
 	Password string
+	Listener net.Listener // nil: a free port of loopback
 }
 
 // Mail is one that the server took.
@@ -69,7 +70,7 @@ type Sink struct {
 	conns  int
 }
 
-// Start serves on a free port of loopback until Close.
+// Start serves until Close.
 func Start(opt Options) (*Sink, error) {
 	s := &Sink{opt: opt, done: make(chan struct{})}
 	s.server = smtp.NewServer(smtp.BackendFunc(s.session))
@@ -78,9 +79,11 @@ func Start(opt Options) (*Sink, error) {
 	if opt.TLS != nil && !opt.Implicit {
 		s.server.TLSConfig = opt.TLS
 	}
-	var err error
-	if s.listen, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
+	if s.listen = opt.Listener; s.listen == nil {
+		var err error
+		if s.listen, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, err
+		}
 	}
 	over := s.listen
 	if opt.Implicit {
@@ -130,19 +133,18 @@ func (s *Sink) Cut() int {
 	return s.cut
 }
 
-// Conns counts the connections.
+// Conns counts the sessions: one a connection, two with STARTTLS.
 func (s *Sink) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conns
 }
 
-// next is what becomes of the mail of a new connection.
-func (s *Sink) next() Kind {
+// next is what becomes of the next mail. only: if it is that.
+func (s *Sink) next(only ...Kind) Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conns++
-	if len(s.script) == 0 {
+	if len(s.script) == 0 || len(only) > 0 && !slices.Contains(only, s.script[0]) {
 		return Accept
 	}
 	k := s.script[0]
@@ -150,12 +152,15 @@ func (s *Sink) next() Kind {
 	return k
 }
 
+// session begins with the connection's first greeting, and anew with TLS.
 func (s *Sink) session(c *smtp.Conn) (smtp.Session, error) {
-	k := s.next()
-	if k == Greeting {
-		return nil, &smtp.SMTPError{Code: 421, Message: "too busy"}
+	s.mu.Lock()
+	s.conns++
+	s.mu.Unlock()
+	if s.next(Hello4) == Hello4 {
+		return nil, &smtp.SMTPError{Code: 421, EnhancedCode: smtp.NoEnhancedCode, Message: "too busy"}
 	}
-	x := &session{sink: s, conn: c, kind: k}
+	x := &session{sink: s, conn: c}
 	if s.opt.User != "" {
 		return &closed{x}, nil
 	}
@@ -176,6 +181,7 @@ func refusal(code int, text string) error {
 
 // Mail implements smtp.Session.
 func (x *session) Mail(from string, _ *smtp.MailOptions) error {
+	x.kind = x.sink.next()
 	if x.kind == Sender5 {
 		return refusal(550, "no such sender here")
 	}
