@@ -110,6 +110,7 @@ func TestOutcome(t *testing.T) {
 		{"accepted", nil, end{ledger.Done, received, 1, 1, ""}},
 		{"no reply to the dot", []smtpsink.Kind{smtpsink.Drop}, end{ledger.Unknown, map[string]int{"sent unsure": 1}, 1, 0, "PO605"}},
 		{"silence after the dot", []smtpsink.Kind{smtpsink.Hang}, end{ledger.Unknown, map[string]int{"sent unsure": 1}, 1, 0, "PO605"}},
+		{"a reply that says nothing", []smtpsink.Kind{smtpsink.Odd}, end{ledger.Unknown, map[string]int{"sent unsure": 1}, 1, 0, "PO605"}},
 		{"refused for now", []smtpsink.Kind{smtpsink.Data4}, end{ledger.Done, map[string]int{"rejected refused": 1, "received done": 1}, 1, 2, ""}},
 		{"refused for good", []smtpsink.Kind{smtpsink.Data5}, end{ledger.Failed, map[string]int{"failed failed": 1}, 0, 1, "PO603 mail server 127.0.0.1:25 refused: 554"}},
 		{"recipient refused for now", []smtpsink.Kind{smtpsink.Rcpt4, smtpsink.Rcpt4}, end{ledger.Done, received, 1, 3, ""}},
@@ -162,6 +163,28 @@ func TestNoServer(t *testing.T) {
 		r.Send("email", noteBody)
 		r.Idle(6 * time.Hour)
 		r.want(end{ledger.Failed, map[string]int{}, 0, 10, "PO604 nothing was sent by mail server 127.0.0.1:25"})
+	})
+}
+
+// A gate that says no comes when the whole mail but its last dot is out: the connection ends without it.
+func TestGateRefuses(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.Send("email", noteBody)
+		n := r.Start("a", func(_ *mortal.Node, verb string) bool {
+			if verb == "send" {
+				_, err := r.Ledger.Resolve(r.Context(), ledger.Resolution{Key: ledger.Key{Tenant: "acme", Text: noteKey}, Action: ledger.Cancel, By: ledger.ByPerson, Who: "ann", Reason: "not to be sent"})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		})
+		time.Sleep(time.Hour)
+		r.End(n)
+		r.want(end{ledger.Cancelled, map[string]int{}, 0, 1, "PO315"})
+		if r.sink.Cut() != 1 {
+			t.Errorf("%d mails broke off, want 1", r.sink.Cut())
+		}
 	})
 }
 
@@ -269,8 +292,8 @@ func TestHostile(t *testing.T) {
 				r.Send("email", noteBody)
 				r.Idle(time.Hour)
 				j := r.want(end{ledger.Failed, map[string]int{}, 0, 1, "PO602"})
-				if !strings.Contains(j.Error.Text, c.want) || r.sink.Conns() != 0 {
-					t.Errorf("error %q after %d connections, want one with %q", j.Error.Text, r.sink.Conns(), c.want)
+				if j.Error == nil || !strings.Contains(j.Error.Text, c.want) || r.sink.Conns() != 0 {
+					t.Errorf("error %v after %d connections, want one with %q", j.Error, r.sink.Conns(), c.want)
 				}
 			})
 		})

@@ -23,11 +23,12 @@ import (
 // Kind is what becomes of one mail.
 type Kind string
 
-// The kinds. All but Accept, Drop and Hang refuse: nothing is kept.
+// The kinds. All but Accept, Drop, Hang and Odd refuse: nothing is kept.
 const (
 	Accept  Kind = ""          // kept, and said so
 	Drop    Kind = "drop"      // kept; the connection is closed without a reply
 	Hang    Kind = "hang"      // kept; no reply until Close
+	Odd     Kind = "odd"       // kept; the reply is one that no mail gets
 	Data4   Kind = "data 4xx"  // read, and refused for now
 	Data5   Kind = "data 5xx"  // read, and refused for good
 	Rcpt4   Kind = "rcpt 4xx"  // the recipient is refused for now
@@ -234,6 +235,8 @@ func (x *session) Data(r io.Reader) error {
 	case Hang:
 		<-x.sink.done
 		return errors.New("hung")
+	case Odd:
+		return refusal(354, "go on")
 	}
 	return nil
 }
