@@ -83,6 +83,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		err = c.persist(ctx, paid, func(ctx context.Context) error { return c.store.Complete(ctx, *lease, res) })
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
+			c.follow(res.Steps)
 			c.ack(ctx, w)
 			if run.MayWaste() || w.held == nil { // runs before a person's order are not counted
 				c.wasted(ctx, w)

@@ -156,6 +156,10 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		}
 		c.ack(ctx, w)
 	case ledger.Mismatch:
+		if w.held == nil { // a step that others asked for first, with another input
+			w.log.InfoContext(ctx, "the key stands for something else, which is kept; nothing was run", "stored_job", claimed.Stored.Action)
+			return nil
+		}
 		c.deadLetter(ctx, w, mismatch(&w.request, claimed))
 	default:
 		panic("consumer: verdict " + claimed.Verdict.String())

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -133,20 +132,7 @@ func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRo
 		column(rs, func(r *ledger.Request) time.Duration { return r.MaxRun }),
 		column(rs, func(r *ledger.Request) ledger.Nano { return r.Budget }),
 		column(rs, func(r *ledger.Request) int { return r.Receives }),
-		column(rs, origin))
-}
-
-// origin is what the ledger keeps of a request's origin, as JSON: null for none.
-func origin(r *ledger.Request) *string {
-	o := r.Origin.Clean()
-	if o.IsZero() {
-		return nil
-	}
-	b, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // it is texts
-	}
-	return new(string(b))
+		column(rs, func(r *ledger.Request) *string { return originText(r.Origin) }))
 }
 
 // carrier of a new row: the ledger carries only what it can run.

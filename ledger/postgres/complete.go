@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ var errUncommitted = errors.New("the result is not committed")
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Result) error {
-	if err := r.Check(); err != nil {
+	if err := cmp.Or(r.Check(), r.CheckSteps(lease.Key)); err != nil {
 		return err
 	}
 	hooks := make([]hook, len(r.Hooks))
@@ -106,10 +107,14 @@ func definite(err error) bool {
 	return errors.Is(err, ledger.ErrLost) || errors.Is(err, ledger.ErrOpen) || errors.Is(err, ledger.ErrHook)
 }
 
-// complete commits once. Without hooks it is one pipeline, with those of others.
+// complete commits once. Without hooks and steps it is one pipeline, with those of others.
 func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Result, hooks []hook) error {
-	if len(hooks) == 0 {
-		return verdict(lease)(l.completions.do(ctx, &completion{lease, r}))
+	c := &completion{lease, r}
+	switch {
+	case len(hooks) == 0 && len(r.Steps) == 0:
+		return verdict(lease)(l.completions.do(ctx, c))
+	case len(hooks) == 0:
+		return verdict(lease)(first(on(ctx, l.lanes, func() ([]finishedRow, error) { return finishWithSteps(ctx, l.pool, c) })))
 	}
 	// Ask before the user's work runs for nothing, or a second time.
 	if err := l.seen(ctx, l.pool, uncommittedSQL, lease, r); !errors.Is(err, errUncommitted) {
@@ -132,7 +137,13 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 			return fmt.Errorf("%w: it ended the transaction, or went on after an error in it (transaction status %q)", ledger.ErrHook, s)
 		}
 	}
-	if err := verdict(lease)(first(finish(ctx, tx, []*completion{{lease, r}}))); err != nil {
+	end := finish
+	if len(r.Steps) > 0 {
+		end = func(ctx context.Context, q querier, _ []*completion) ([]finishedRow, error) {
+			return finishWithSteps(ctx, q, c)
+		}
+	}
+	if err := verdict(lease)(first(end(ctx, tx, []*completion{c}))); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -172,12 +183,20 @@ func (c *completion) used() string {
 
 // finish writes results and their job rows.
 func finish(ctx context.Context, q querier, cs []*completion) ([]finishedRow, error) {
-	return locked[finishedRow](ctx, q, column(cs, (*completion).job), completeSQL,
+	return locked[finishedRow](ctx, q, column(cs, (*completion).job), completeSQL, completeArgs(cs)[2:]...)
+}
+
+// completeArgs are the arguments of the statement for some results.
+func completeArgs(cs []*completion) []any {
+	return []any{
+		column(cs, func(c *completion) string { return c.lease.Key.Tenant }),
+		column(cs, func(c *completion) int64 { return c.lease.Job }),
 		column(cs, func(c *completion) int64 { return c.lease.Fence }),
 		column(cs, func(c *completion) [16]byte { return c.result.ID }),
 		column(cs, func(c *completion) string { return c.result.Schema }),
 		column(cs, func(c *completion) []byte { return c.result.Body }),
-		column(cs, (*completion).used))
+		column(cs, (*completion).used),
+	}
 }
 
 // verdict is what the row that comes back says of the commit under a lease.

@@ -156,6 +156,9 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 		if j.History, err = history(ctx, tx, k.Tenant, j.ID); err != nil {
 			return err
 		}
+		if err := readSteps(ctx, tx, &j); err != nil {
+			return err
+		}
 		return readResult(ctx, tx, &j)
 	})
 	if err != nil {

@@ -163,8 +163,16 @@ func TestRotation(t *testing.T) {
 	if c, err = second.Claim(ctx, r); err != nil || c.Verdict != ledger.Run {
 		t.Fatalf("claim: %+v, %v", c, err)
 	}
-	if err := second.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(`"secret"`)}); err != nil {
-		t.Fatal(err)
+	step := ledger.StepAsk{Key: ledger.Key{Tenant: "acme", Text: "acme:mail:1"}, Action: "mail", Input: []byte(`{"to":"kim"}`)}
+	steps := []ledger.StepAsk{step}
+	if err := second.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(`"secret"`), Steps: steps}); err != nil || string(steps[0].Input) != string(step.Input) {
+		t.Fatalf("complete: %v; the caller's own step has the input %q", err, steps[0].Input)
+	}
+	if raw, err := l.Due(ctx, 1, time.Hour); err != nil || len(raw) != 1 || bytes.Contains(raw[0].Input, []byte("kim")) {
+		t.Errorf("the ledger itself has the step %+v, %v", raw, err)
+	}
+	if due, err := second.Due(ctx, 1, time.Hour); err != nil || len(due) != 1 || string(due[0].Input) != string(step.Input) {
+		t.Errorf("the step: %+v, %v", due, err)
 	}
 	if j, err := second.Job(ctx, r.Key); err != nil || string(j.Result.Body) != `"secret"` {
 		t.Errorf("with the new key: %+v, %v", j.Result, err)

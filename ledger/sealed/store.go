@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -66,6 +67,11 @@ func (s *Store) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) e
 		r.Body = []byte{}
 	}
 	r.Body = s.keys.seal(resultPlace(l.Key, r.ID), r.Body)
+	r.Steps = slices.Clone(r.Steps)
+	for i := range r.Steps {
+		step := &r.Steps[i]
+		step.Input = s.keys.seal(inputPlace(step.Key, step.InputHash), step.Input)
+	}
 	return s.Store.Complete(ctx, l, r)
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -12,7 +13,7 @@ import (
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Result) error {
-	if err := res.Check(); err != nil {
+	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key)); err != nil {
 		return err
 	}
 	hooks := make([]hook, len(res.Hooks))
@@ -74,7 +75,15 @@ func (t *tx) complete(ctx context.Context, lease ledger.Lease, res ledger.Result
 	if _, err := t.exec("complete", res.ID[:], micros(t.now), r.Key.Tenant, r.ID); err != nil {
 		return err
 	}
-	return t.tell(r)
+	if err := t.tell(r); err != nil {
+		return err
+	}
+	for i, s := range res.Steps {
+		if err := t.follow(r, lease.Key, i+1, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // idList is the ids as surplus.sql takes them.

@@ -51,6 +51,8 @@ func intact(t *testing.T, path string, lines []string) {
 		"answers without a body":               "select count(*) from paidonce_attempt a where state = 'received' and not exists (select 1 from paidonce_response r where r.tenant = a.tenant and r.job = a.job and r.attempt = a.id)",
 		"done jobs without a result":           "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_result r where r.tenant = j.tenant and r.job = j.id)",
 		"done jobs without the user's row":     "select count(*) from paidonce_job where state = 'done' and key not in (select m from mark)",
+		"done jobs without their step":         "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.key = s.key where s.tenant = j.tenant and s.job = j.id)",
+		"steps without a done job":             "select count(*) from paidonce_job j where action = 'email' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.id = s.job where s.tenant = j.tenant and s.key = j.key and m.state = 'done')",
 		"user's rows without a done job":       "select count(*) from mark where m not in (select key from paidonce_job where state = 'done')",
 	} {
 		if n := scan[int](t, db, query); n != 0 {

@@ -94,7 +94,8 @@ func life(l *sqlite.Ledger, w ledger.WorkerID, name string, say func(string, ...
 		_, err := tx.ExecContext(ctx, "insert into mark values (?)", r.Key.Text)
 		return err
 	})
-	if err := l.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(name), Used: []ledger.ID{a.ID}, Hooks: []ledger.Hook{mark}}); err != nil {
+	if err := l.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(name), Used: []ledger.ID{a.ID}, Hooks: []ledger.Hook{mark},
+		Steps: []ledger.StepAsk{mailTo(name)}}); err != nil {
 		return err
 	}
 	say("done %s", r.Key.Text)

@@ -48,7 +48,7 @@ func (t *tx) purge(keep time.Duration, n int) (s ledger.PurgeStep, jobs int, err
 
 // forget deletes up to n jobs that have not changed for keep (J20k): their bodies are gone.
 func (t *tx) forget(keep time.Duration, n int) (s ledger.PurgeStep, jobs int, err error) {
-	if s.Rows, err = t.past(keep, n, "forget_attempt", "forget_event", "forget_rerun"); err != nil {
+	if s.Rows, err = t.past(keep, n, "forget_attempt", "forget_event", "forget_rerun", "forget_step"); err != nil {
 		return s, 0, err
 	}
 	if _, err = t.past(keep, n, "forget_floor"); err != nil {

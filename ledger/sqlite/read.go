@@ -31,6 +31,9 @@ func (l *Ledger) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 		if j.Earlier, err = r.earlier(ctx, q); err != nil {
 			return err
 		}
+		if err = r.steps(ctx, q, &j); err != nil {
+			return err
+		}
 		if j.State == ledger.Done {
 			if j.Result, err = r.result(ctx, q); j.Result != nil {
 				j.Result.Body, err = join(ctx, q, k.Tenant, j.ID, j.Result.Body)

@@ -235,7 +235,7 @@ func (r resolveCommand) settle(ctx context.Context, c *call, store ledger.Store,
 			return fmt.Errorf("settling attempt %d of job %s: %w", a.N, r.Key, err)
 		}
 		state = s.Job
-		fmt.Fprintf(c.Stdout, "Attempt %d (call %s, %s/%s, sent %s) is %s now.\n", a.N, a.Call.Name, a.Provider, a.Model, clock(instant(a.SentAt)), e.State)
+		fmt.Fprintf(c.Stdout, "Attempt %d (call %s, %s, sent %s) is %s now.\n", a.N, a.Call.Name, target(a.Provider, a.Model), clock(instant(a.SentAt)), e.State)
 	}
 	switch {
 	case state == ledger.Unknown:

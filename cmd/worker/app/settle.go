@@ -94,7 +94,7 @@ func belongs(body []byte, found job.Found, at ledger.AttemptRow) error {
 
 // tell says what happens next.
 func (s settleCommand) tell(c *call, at ledger.AttemptRow, settled ledger.Settled) {
-	fmt.Fprintf(c.Stdout, "Attempt %d (call %s, %s/%s, sent %s) is received now.\n", at.N, at.Call.Name, at.Provider, at.Model, clock(instant(at.SentAt)))
+	fmt.Fprintf(c.Stdout, "Attempt %d (call %s, %s, sent %s) is received now.\n", at.N, at.Call.Name, target(at.Provider, at.Model), clock(instant(at.SentAt)))
 	switch {
 	case settled.Surplus:
 		fmt.Fprintf(c.Stdout, "The job is %s and did not need it; what it cost is wasted.\n", settled.Job)

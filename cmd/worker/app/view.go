@@ -36,7 +36,8 @@ type jobDocument struct {
 	Group       string            `json:"group,omitempty"` // of the first message
 	Trace       string            `json:"trace,omitempty"` // its traceparent, or else its AWS trace header
 	Attempts    []attemptDocument `json:"attempts"`
-	Steps       []struct{}        `json:"steps"` // none in this version
+	Steps       []jobStepDocument `json:"steps"`              // that its results asked for
+	AskedBy     []string          `json:"asked_by,omitempty"` // jobs whose results asked for it as a step, the oldest
 	History     []eventDocument   `json:"history"`
 }
 
@@ -69,6 +70,14 @@ type attemptDocument struct {
 	AnswerKept        bool                `json:"answer_kept"` // its answer was captured and is not past its retention: --answer N prints it
 }
 
+type jobStepDocument struct {
+	Key        string       `json:"key"`
+	Job        string       `json:"job"`                   // the step's name
+	State      ledger.State `json:"state"`                 // as that of a job; "forgotten": the key is past its retention
+	RemoteID   string       `json:"remote_id"`             // the provider's name for what was made; "": none is known
+	OtherInput bool         `json:"other_input,omitempty"` // the key was asked for first with another input or job, which is what happens
+}
+
 type eventDocument struct {
 	At     *time.Time   `json:"at"`
 	From   ledger.State `json:"from"`
@@ -98,7 +107,7 @@ func document(h *job.Handler, j ledger.Job) jobDocument {
 	d := jobDocument{
 		Key: j.Key.Text, Job: j.Action, Tenant: j.Key.Tenant, State: j.State, Generation: j.Generation, Runs: j.Runs, Fence: j.Fence,
 		OpenCalls: j.OpenCalls, Receives: j.Receives, CreatedAt: instant(j.CreatedAt), DoneAt: instant(j.DoneAt), CostUSD: usd(j.Cost),
-		InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []struct{}{}, History: []eventDocument{},
+		InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []jobStepDocument{}, History: []eventDocument{},
 	}
 	d.Group, d.Trace = j.Origin.Group, cmp.Or(j.Origin.Trace, j.Origin.AWSTrace)
 	d.Purged = j.Purged
@@ -113,6 +122,12 @@ func document(h *job.Handler, j ledger.Job) jobDocument {
 	}
 	for _, a := range j.Attempts {
 		d.Attempts = append(d.Attempts, attempt(a))
+	}
+	for _, s := range j.Steps {
+		d.Steps = append(d.Steps, jobStepDocument{s.Key.Text, s.Action, cmp.Or(s.State, "forgotten"), s.RemoteID, s.Other})
+	}
+	for _, k := range j.AskedBy {
+		d.AskedBy = append(d.AskedBy, k.Text)
 	}
 	for _, e := range j.History {
 		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, h.ShownText(e.Reason), e.Looks})
@@ -205,13 +220,34 @@ func printJob(w io.Writer, d jobDocument) error {
 		row("trace", "%s", oneLine(d.Trace))
 	}
 	for _, a := range d.Attempts {
-		row(fmt.Sprintf("attempt %d", a.N), "%s %s/%s %s: %s", a.Call, a.Provider, a.Model, a.Route, strings.Join(outcomeOf(a), ", "))
+		row(fmt.Sprintf("attempt %d", a.N), "%s %s %s: %s", a.Call, target(a.Provider, a.Model), a.Route, strings.Join(outcomeOf(a), ", "))
 		row("", "sent %s as %s, request %s, object %s", clock(a.SentAt), a.ClientRequestID, orNone(a.ProviderRequestID), orNone(a.ObjectID))
+	}
+	for i, s := range d.Steps {
+		row(map[bool]string{true: "steps"}[i == 0], "%s  %s%s", s.Key, s.State, noted(s))
+	}
+	for i, k := range d.AskedBy {
+		row(map[bool]string{true: "step of"}[i == 0], "%s", k)
 	}
 	for i, e := range d.History {
 		row(map[bool]string{true: "history"}[i == 0], "%s  %s  %s: %s", clock(e.At), change(e), e.Actor, reasonOf(e))
 	}
 	return t.Flush()
+}
+
+// target is whom an attempt went to. Steps have no model.
+func target(provider, model string) string { return strings.TrimSuffix(provider+"/"+model, "/") }
+
+// noted is what else is known of a step.
+func noted(s jobStepDocument) string {
+	var b strings.Builder
+	if s.RemoteID != "" {
+		b.WriteString(", object " + s.RemoteID)
+	}
+	if s.OtherInput {
+		b.WriteString(", asked for first with another input")
+	}
+	return b.String()
 }
 
 // reasonOf is why, and after how many looks at an unknown job.

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+var (
+	followSQL = statement("follow")
+	stepsSQL  = statement("steps")
+)
+
+// finishWithSteps writes a result, its job's row and the steps that it asks for, in one pipeline and so in one
+// transaction. It is for one: a step's key may be that of a step which another result asks for at the same time,
+// and then waits for that result's commit.
+func finishWithSteps(ctx context.Context, q querier, c *completion) ([]finishedRow, error) {
+	steps := c.result.Steps
+	b := pipeline(1)
+	b.Queue(lockSQL, []string{c.lease.Key.Tenant}, []int64{c.lease.Job})
+	var rows []finishedRow
+	b.Queue(completeSQL, completeArgs([]*completion{c})...).Query(func(r pgx.Rows) (err error) {
+		rows, err = pgx.CollectRows(r, pgx.RowToStructByName[finishedRow])
+		return err
+	})
+	b.Queue(followSQL, c.lease.Key.Tenant, c.lease.Job, [16]byte(c.result.ID),
+		column(steps, func(s ledger.StepAsk) string { return s.Key.Text }),
+		column(steps, func(s ledger.StepAsk) string { return s.Action }),
+		column(steps, func(s ledger.StepAsk) []byte { return s.InputHash[:] }),
+		column(steps, func(s ledger.StepAsk) []byte { return s.Input }),
+		column(steps, func(s ledger.StepAsk) *string { return originText(s.Origin) }))
+	return rows, q.SendBatch(ctx, b).Close()
+}
+
+// originText is what the ledger keeps of an origin, as JSON: null for none.
+func originText(o ledger.Origin) *string {
+	o = o.Clean()
+	if o.IsZero() {
+		return nil
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it is texts
+	}
+	return new(string(b))
+}
+
+// linkRow is a step of a job, or a job that asked for it.
+type linkRow struct {
+	Asked      bool
+	Key        string
+	Action     string
+	Generation int
+	Place      int64
+	State      ledger.State
+	Other      bool
+	RemoteID   string
+}
+
+// readSteps adds the job's steps, and the jobs whose step it is.
+func readSteps(ctx context.Context, q querier, j *ledger.Job) error {
+	rows, err := many[linkRow](ctx, q, stepsSQL, j.Key.Tenant, j.ID, j.Key.Text, ledger.AskersShown)
+	for _, r := range rows {
+		k := ledger.Key{Tenant: j.Key.Tenant, Text: r.Key}
+		if r.Asked {
+			j.Steps = append(j.Steps, ledger.StepRow{Key: k, Action: r.Action, Generation: r.Generation, State: r.State, Other: r.Other, RemoteID: r.RemoteID})
+		} else {
+			j.AskedBy = append(j.AskedBy, k)
+		}
+	}
+	return err
+}
