@@ -61,7 +61,7 @@ func incoming(ctx context.Context, c *http.Client, address, text string) (string
 	said := strings.TrimSpace(string(answer))
 	switch after, bad := strconv.Atoi(resp.Header.Get("Retry-After")); {
 	case resp.StatusCode == http.StatusTooManyRequests && bad == nil && after > 0:
-		return "", job.RetryIn(min(time.Duration(after)*time.Second, longestWait), errors.New("PO607 Slack refused for now: status 429"))
+		return "", job.RetryIn(time.Duration(min(after, int(longestWait/time.Second)))*time.Second, errors.New("PO607 Slack refused for now: status 429"))
 	case resp.StatusCode == http.StatusOK && err == nil && said == "ok":
 		return said, nil
 	case resp.StatusCode == http.StatusOK:

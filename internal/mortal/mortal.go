@@ -38,6 +38,8 @@ type World struct {
 	Register func(*job.Registry)
 	// Config is that of every worker; what it must have it gets.
 	Config consumer.Config
+	// Real has the workers use the machine's network instead of Net.
+	Real bool
 }
 
 // Bubble runs f in a bubble.
@@ -122,7 +124,9 @@ func (w *World) Start(name string, fate Fate) *Node {
 	cfg := w.Config
 	cfg.Handlers = new(job.Registry)
 	w.Register(cfg.Handlers)
-	cfg.Name, cfg.Wire = name, &http.Transport{DialContext: w.Net.Dial}
+	if cfg.Name = name; !w.Real {
+		cfg.Wire = &http.Transport{DialContext: w.Net.Dial}
+	}
 	cfg.Source, cfg.Store = source{w.Queue.Source(), n}, store{w.Ledger, n, fate}
 	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), nil))
 	c, err := consumer.New(cfg)
