@@ -64,7 +64,7 @@ func (e *effect) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	out := req.Clone(ctx)
-	out.GetBody, out.Close = nil, true
+	out.Close = true
 	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, int64(len(body)), nil
 	if len(body) > 0 {
 		out.Body = io.NopCloser(bytes.NewReader(body))

@@ -255,6 +255,25 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// While the receiver says that a request of the key is under way no policy applies.
+func TestUnderWay(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.to.keeps, r.to.script = true, []answer{{do: true, cut: true}}
+		for range 12 { // hours: looks become rare
+			r.to.script = append(r.to.script, answer{status: 409})
+		}
+		r.endpoint.Window = 23 * time.Hour
+		r.Register = func(reg *job.Registry) {
+			s := webhook.Step("charge", r.endpoint, func(o order) (webhook.Request, error) { return webhook.JSON(address, o) })
+			s.OnUnknown = job.FailUnknown()
+			job.RegisterStep(reg, s)
+		}
+		r.Send("charge", orderBody)
+		r.Idle(22 * time.Hour)
+		r.want(end{ledger.Done, counts("received reconciled"), 14, 1, ""})
+	})
+}
+
 // When the window is over nothing is repeated any more, whatever time passes.
 func TestWindowOver(t *testing.T) {
 	bubble(t, func(r *rig) {

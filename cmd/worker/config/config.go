@@ -90,7 +90,7 @@ type Steps struct {
 	Slack Slack `conf:"slack"`
 }
 
-// Email is where mail is handed in.
+// Email is where mail is handed in, and whom it is from; empty: no mail is sent.
 type Email struct {
 	SMTPURL URL    `conf:"smtp_url" schemes:"smtp,smtps"`
 	From    string `conf:"from"`
@@ -98,9 +98,9 @@ type Email struct {
 
 // Slack is a workspace.
 type Slack struct {
-	BaseURL URL    `conf:"base_url" schemes:"http,https"`
-	Token   Secret `conf:"token"`
-	Channel string `conf:"channel"`
+	BaseURL URL    `conf:"base_url" schemes:"http,https"` // "": Slack's own
+	Token   Secret `conf:"token"`                         // "": nothing is posted
+	Channel string `conf:"channel"`                       // for whom names none of his own
 }
 
 // Job overrides what a handler brings along.
