@@ -26,6 +26,9 @@ type Server struct {
 	from     *netmail.Address
 }
 
+// ErrSender: the sender of mail is no address. It is the one error of NewServer that is not about the server's.
+var ErrSender = errors.New("PO601 the sender is no mail address; write Support <support@acme.example>")
+
 // NewServer reads where mail is handed in and whom it is from. The address is one of
 //
 //	smtp://user:password@host:587     TLS by STARTTLS, which the server must offer
@@ -50,7 +53,7 @@ func NewServer(smtpURL, from string) (*Server, error) {
 		return nil, err
 	}
 	if s.from, err = address(from); err != nil {
-		return nil, errors.New("PO601 the sender is no mail address; write Support <support@acme.example>")
+		return nil, ErrSender
 	}
 	return s, nil
 }
@@ -67,6 +70,17 @@ func (s *Server) secure(query string) error {
 	case !s.implicit:
 		s.startTLS = option == "on" || option == "" && !loopback(s.host)
 	}
+	return nil
+}
+
+// Check connects and logs in as for a mail, and sends none. Its error says why no mail could be sent now.
+func (s *Server) Check(ctx context.Context) error {
+	c, err := s.open(ctx)
+	if err != nil {
+		return s.unsent(ctx, err)
+	}
+	c.over = true // none was begun
+	c.end()
 	return nil
 }
 

@@ -87,6 +87,12 @@ func (w Workspace) client(c *http.Client) *api.Client {
 	return api.New(w.Token, api.OptionHTTPClient(c), api.OptionAPIURL(strings.TrimSuffix(base, "/")+"/"))
 }
 
+// Check asks Slack who the token is. Its error says why nothing could be posted now.
+func (w Workspace) Check(ctx context.Context) error {
+	_, err := w.client(cmp.Or(w.Client, http.DefaultClient)).AuthTestContext(ctx)
+	return err
+}
+
 // post makes the one request of an attempt.
 func (w Workspace) post(ctx context.Context, a *job.Attempt, m Message) (Posted, error) {
 	if m.Channel == "" || m.Text == "" {

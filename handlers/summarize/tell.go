@@ -30,6 +30,7 @@ type Tell struct {
 // Step is a job.Step with some result.
 type Step[In job.Keyed] interface {
 	job.Stepped
+	// After asks for the step, as job.Step.After does.
 	After(j *job.Run, in In) error
 }
 

@@ -1,6 +1,12 @@
 package app
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/handlers/mail"
 	"github.com/paidonce/paidonce/handlers/slack"
@@ -33,4 +39,37 @@ func effects(cfg *config.Config, reg *job.Registry) summarize.Tell {
 func workspace(cfg *config.Config) slack.Workspace {
 	s := cfg.Steps.Slack
 	return slack.Workspace{BaseURL: s.BaseURL.Reveal(), Token: s.Token.Reveal()}
+}
+
+// stepAccounts reaches whom the configured steps go to. Nothing is sent to anybody.
+func stepAccounts(ctx context.Context, cfg *config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var errs []error
+	if s := cfg.MailServer(); s != nil {
+		if err := s.Check(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("PO615 the mail server of steps.email cannot be used: %w", err))
+		}
+	}
+	if cfg.Steps.Slack.Token.Reveal() != "" {
+		if err := workspace(cfg).Check(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("PO615 Slack cannot be used by steps.slack: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// aboutSteps says where the configured steps go.
+func aboutSteps(cfg *config.Config) string {
+	var all []string
+	if s := cfg.MailServer(); s != nil {
+		all = append(all, "mail by "+s.Addr())
+	}
+	if cfg.Steps.Slack.Token.Reveal() != "" {
+		all = append(all, "Slack at "+cmp.Or(cfg.Steps.Slack.BaseURL.String(), "its own address"))
+	}
+	if len(all) == 0 {
+		return "none is configured; tickets with notify are refused before anything is paid"
+	}
+	return strings.Join(all, ", ")
 }

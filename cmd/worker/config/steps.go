@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ func (l *loader) checkSteps() {
 	case url != "" && !l.faulty("steps.email.smtp_url"):
 		if _, err := mail.NewServer(url, from); err != nil {
 			code, text, _ := strings.Cut(err.Error(), " ")
-			l.at(code, map[bool]string{true: "steps.email.from", false: "steps.email.smtp_url"}[code == "PO601"], text)
+			l.at(code, map[bool]string{true: "steps.email.from", false: "steps.email.smtp_url"}[errors.Is(err, mail.ErrSender)], text)
 		}
 	}
 	for _, f := range []struct {
