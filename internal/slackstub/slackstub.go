@@ -49,8 +49,9 @@ var (
 
 // Options change the stub.
 type Options struct {
-	Listener net.Listener // nil: a free port of loopback
-	PageSize int          // most messages or channels of a page, whatever is asked for; 0: as asked
+	Listener net.Listener  // nil: a free port of loopback
+	Latency  time.Duration // between posting a message and saying so
+	PageSize int           // most messages or channels of a page, whatever is asked for; 0: as asked
 	// History, if set, changes a page of the history before it is given out.
 	History func(page map[string]any)
 }
@@ -213,6 +214,7 @@ func (s *Stub) post(w http.ResponseWriter, r *http.Request) {
 	}
 	m.Event, m.Payload = meta.Type, meta.Payload
 	m = s.keep(f, m)
+	time.Sleep(s.opt.Latency)
 	if !s.fails(w, f) {
 		answer(w, map[string]any{"ok": true, "channel": m.Channel, "ts": m.TS, "message": map[string]any{"text": m.Text, "ts": m.TS}})
 	}

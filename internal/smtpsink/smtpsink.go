@@ -15,6 +15,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
@@ -44,7 +45,8 @@ type Options struct {
 	Implicit bool        // TLS from the first byte instead
 	User     string      // a login by PLAIN that is asked for before mail; "": none
 	Password string
-	Listener net.Listener // nil: a free port of loopback
+	Listener net.Listener  // nil: a free port of loopback
+	Latency  time.Duration // between taking a mail and saying so
 }
 
 // Mail is one that the server took.
@@ -228,6 +230,7 @@ func (x *session) Data(r io.Reader) error {
 	x.sink.mu.Lock()
 	x.sink.mails = append(x.sink.mails, x.mail)
 	x.sink.mu.Unlock()
+	time.Sleep(x.sink.opt.Latency)
 	switch x.kind {
 	case Drop:
 		x.conn.Conn().Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/handlers/mail"
@@ -21,7 +22,7 @@ func effects(cfg *config.Config, reg *job.Registry) summarize.Tell {
 		step := mail.Step(summarize.EmailStep, s, func(e summarize.Email) (mail.Message, error) {
 			return mail.Message{To: []string{e.To}, Subject: e.Subject(), Text: e.Text()}, nil
 		})
-		step.Redact = summarize.Redact
+		step.Redact, step.Timeout = summarize.Redact, stepTimeout(cfg, step.Timeout)
 		job.RegisterStep(reg, step)
 		tell.Email = step
 	}
@@ -29,11 +30,24 @@ func effects(cfg *config.Config, reg *job.Registry) summarize.Tell {
 		step := slack.Step(summarize.SlackStep, workspace(cfg), func(p summarize.Post) (slack.Message, error) {
 			return slack.Message{Channel: p.Channel, Text: p.Text()}, nil
 		})
-		step.Redact = summarize.Redact
+		step.Redact, step.Timeout = summarize.Redact, stepTimeout(cfg, step.Timeout)
 		job.RegisterStep(reg, step)
 		tell.Slack, tell.Channel = step, cfg.Steps.Slack.Channel
 	}
 	return tell
+}
+
+// stepTimeout is a step's own timeout, and no longer than the longest route of the job that asks for it, so that
+// whoever sets short windows for a worker sets them in one place.
+func stepTimeout(cfg *config.Config, own time.Duration) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range cfg.Jobs[summarize.Name].Routes {
+		longest = max(longest, r.Timeout.Std())
+	}
+	if longest == 0 {
+		return own
+	}
+	return min(own, longest)
 }
 
 func workspace(cfg *config.Config) slack.Workspace {
