@@ -64,7 +64,7 @@ func benchOf(t *testing.T, o modelserver.Options, tools agent.Options, via ...st
 	for i, p := range via {
 		s.Routes = append(s.Routes, provider.Route{Name: []string{"only", "second"}[i], Provider: p, Model: "a-model", Timeout: 5 * time.Second})
 	}
-	job.Register(&b.reg, summarize.New(s))
+	job.Register(&b.reg, summarize.New(s, summarize.Tell{}))
 	job.Register(&b.reg, invoice.New(s, nil))
 	job.Register(&b.reg, moderate.New(s))
 	job.Register(&b.reg, agent.New(s, tools))

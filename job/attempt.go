@@ -25,9 +25,10 @@ type Attempt struct {
 
 	mu     sync.Mutex
 	guard  *guard    // of HTTP; nil: it was not asked for
+	effect *effect   // of Effect; nil: it was not asked for
 	asked  bool      // the gate was asked, which happens once
 	gated  time.Time // when the gate was passed; zero: it was not
-	manual bool      // gated by Sent
+	manual bool      // gated by Sent or Effect
 	object string    // the provider's name for what it made, as user code says
 	out    *outcome  // nil: still open
 }
@@ -203,16 +204,24 @@ func (a *Attempt) capture(ctx context.Context, o outcome) {
 // nothing and asked for nothing.
 func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 	a.mu.Lock()
-	g := a.guard
+	g, e := a.guard, a.effect
 	a.mu.Unlock()
 	if g != nil {
 		g.end()
 	}
+	if e != nil {
+		e.end()
+	}
 	a.mu.Lock()
-	out, gated, manual := a.out, !a.gated.IsZero(), a.manual
+	out, gatedAt, manual := a.out, a.gated, a.manual
 	a.mu.Unlock()
+	gated := !gatedAt.IsZero()
 	if out == nil && gated && manual {
-		a.capture(ctx, a.manualOutcome(value, err))
+		o := a.manualOutcome(value, err)
+		if e != nil {
+			e.seen(&o.evidence, gatedAt)
+		}
+		a.capture(ctx, o)
 	} else if out == nil && gated {
 		a.finish(outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "no_answer_seen"}, err: err})
 	}

@@ -1,11 +1,11 @@
 // Package summarize is the job ticket.summary: it reads a support thread and says in
 // a few sentences what it is about. It is a model to copy: a message with a key, one
-// paid call, and a handler of ordinary Go.
+// paid call, a handler of ordinary Go, and two steps that tell people of the result.
 package summarize
 
 import (
 	"context"
-	"net/mail"
+	"errors"
 	"regexp"
 	"time"
 
@@ -36,10 +36,10 @@ type Ticket struct {
 	Notify   Notify `json:"notify,omitzero"`
 }
 
-// Notify says whom to tell. This version accepts it and sends nothing.
+// Notify says whom to tell of the summary, by steps that follow the job.
 type Notify struct {
 	Email string `json:"email,omitempty"` // an address
-	Slack string `json:"slack,omitempty"` // a channel
+	Slack string `json:"slack,omitempty"` // a channel, by its id or its name; DefaultChannel: the worker's
 }
 
 // Summary is the result.
@@ -58,7 +58,7 @@ var Routes = []provider.Route{
 }
 
 // New makes the job. Zero settings are a usable configuration.
-func New(s provider.Settings) job.Def[Ticket, Summary] {
+func New(s provider.Settings, tell Tell) job.Def[Ticket, Summary] {
 	s = s.WithDefaults(Routes)
 	summarise := job.Call[Ticket, Summary]{
 		Name: "summarise", Config: Prompt,
@@ -70,15 +70,16 @@ func New(s provider.Settings) job.Def[Ticket, Summary] {
 		},
 	}
 	return job.Def[Ticket, Summary]{
-		Name: Name, Uses: job.Uses(summarise), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns, Redact: redact,
+		Name: Name, Uses: job.Uses(summarise), Steps: tell.steps(), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns, Redact: Redact,
 		Handle: func(ctx context.Context, j *job.Run, t Ticket) (Summary, error) {
-			if err := t.check(); err != nil {
+			if err := errors.Join(t.check(), tell.check(t.Notify)); err != nil {
 				return Summary{}, err
 			}
-			if t.Notify != (Notify{}) {
-				j.Log().WarnContext(ctx, "notifications are not sent by this version", "email", t.Notify.Email != "", "slack", t.Notify.Slack != "")
+			out, err := summarise.Run(ctx, j, t)
+			if err != nil {
+				return Summary{}, err
 			}
-			return summarise.Run(ctx, j, t)
+			return out, tell.after(j, t, out)
 		},
 	}
 }
@@ -86,9 +87,9 @@ func New(s provider.Settings) job.Def[Ticket, Summary] {
 // address is what looks like a mail address, in JSON too: behind an escape that is kept.
 var address = regexp.MustCompile(`(\\u[0-9a-fA-F]{4}|\\.)?[^\s"'<>()\[\]{},;:\\@]+@[^\s"'<>()\[\]{},;:\\@]+`)
 
-// redact hides customers' addresses from who looks at a job or reads the log. The
+// Redact hides customers' addresses from who looks at the job, or at one of its steps, or reads the log. The
 // result is shown whole: it is what the job is for.
-func redact(part job.Part, body []byte) []byte {
+func Redact(part job.Part, body []byte) []byte {
 	switch part {
 	case job.PartResult:
 		return body
@@ -102,11 +103,6 @@ func redact(part job.Part, body []byte) []byte {
 func (t Ticket) check() error {
 	if t.Thread == "" {
 		return job.Failf("PO352 the ticket has no thread to summarise")
-	}
-	if t.Notify.Email != "" {
-		if _, err := mail.ParseAddress(t.Notify.Email); err != nil {
-			return job.Failf("PO353 notify.email %q is no address: %w", t.Notify.Email, err)
-		}
 	}
 	return nil
 }

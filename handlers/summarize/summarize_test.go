@@ -1,8 +1,11 @@
 package summarize
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/job"
@@ -11,7 +14,7 @@ import (
 func handler(t *testing.T, s provider.Settings) *job.Handler {
 	t.Helper()
 	var reg job.Registry
-	job.Register(&reg, New(s))
+	job.Register(&reg, New(s, Tell{}))
 	h, ok := reg.Lookup("ticket.summary")
 	if !ok {
 		t.Fatalf("ticket.summary is not registered; there are %v", reg.Names())
@@ -63,18 +66,54 @@ func TestHashLeavesOutEmptyNotify(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := Ticket{Tenant: "acme", Ticket: "1", Thread: "hello", Notify: Notify{Email: "Ann <ann@acme.example>", Slack: "#support"}}
-	if err := good.check(); err != nil {
-		t.Errorf("%+v: %v", good, err)
-	}
-	for want, bad := range map[string]Ticket{
-		"PO352": {Tenant: "acme", Ticket: "1"},
-		"PO353": {Tenant: "acme", Ticket: "1", Thread: "hello", Notify: Notify{Email: "ann at acme"}},
+	email := job.Step[Email, string]{Name: EmailStep}
+	slack := job.Step[Post, string]{Name: SlackStep}
+	all := Tell{Email: email, Slack: slack, Channel: "#team"}
+	ticket := func(n Notify) Ticket { return Ticket{Tenant: "acme", Ticket: "1", Thread: "hello", Notify: n} }
+	for _, c := range []struct {
+		tell   Tell
+		ticket Ticket
+		want   string
+	}{
+		{all, ticket(Notify{Email: "Ann <ann@acme.example>", Slack: "#support"}), ""},
+		{all, ticket(Notify{Slack: "C0123456789"}), ""},
+		{all, ticket(Notify{Slack: "default"}), ""},
+		{Tell{}, ticket(Notify{}), ""},
+		{all, Ticket{Tenant: "acme", Ticket: "1"}, "PO352"},
+		{all, ticket(Notify{Email: "ann at acme"}), "PO353"},
+		{all, ticket(Notify{Email: "ann@acme.example\r\nBcc: eve@evil.example"}), "PO353"},
+		{all, ticket(Notify{Email: strings.Repeat("a", 320) + "@acme.example"}), "PO353"},
+		{Tell{}, ticket(Notify{Email: "ann at acme"}), "PO353"},
+		{Tell{Slack: slack}, ticket(Notify{Email: "ann@acme.example", Slack: "#support"}), "PO616"},
+		{Tell{Email: email}, ticket(Notify{Email: "ann@acme.example", Slack: "#support"}), "PO617"},
+		{Tell{Slack: slack}, ticket(Notify{Slack: "default"}), "PO617"},
+		{all, ticket(Notify{Slack: "#support, #sales"}), "PO618"},
+		{all, ticket(Notify{Slack: "#support\n"}), "PO618"},
+		{all, ticket(Notify{Slack: strings.Repeat("a", 81)}), "PO618"},
 	} {
-		err := bad.check()
-		if class, _ := job.ClassOf(err); err == nil || class != job.Permanent || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v (%s), want a permanent %s", bad, err, class, want)
+		err := errors.Join(c.ticket.check(), c.tell.check(c.ticket.Notify))
+		if class, _ := job.ClassOf(err); (c.want == "") != (err == nil) || err != nil && (class != job.Permanent || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, want a permanent %s", c.ticket.Notify, err, c.want)
 		}
+	}
+}
+
+// The steps' keys have no prompt, and whatever a summary holds fits a step's row.
+func TestNote(t *testing.T) {
+	ticket := Ticket{Tenant: "acme", Ticket: "482\r\nBcc: 13", Revision: 3, Notify: Notify{Email: "ann@acme.example", Slack: "default"}}
+	n := note(ticket, Summary{strings.Repeat("\u2028é", 50_000)})
+	if e, p := (Email{n, "a"}).JobKey().String(), (Post{n, "c"}).JobKey().String(); e != "acme:email:482%0D%0ABcc%3A%2013:v3" || p != "acme:slack:482%0D%0ABcc%3A%2013:v3" {
+		t.Errorf("keys %s, %s", e, p)
+	}
+	body, err := json.Marshal(Email{n, strings.Repeat("<", maxAddress)})
+	if err != nil || len(body) > 63<<10 || !strings.HasSuffix(n.Summary, "…") || !utf8.ValidString(n.Summary) {
+		t.Errorf("an input of %d bytes (%v), ending in %q", len(body), err, n.Summary[len(n.Summary)-10:])
+	}
+	if s := n.Subject(); strings.ContainsAny(s, "\r\n") || s != "Ticket 482  Bcc: 13, revision 3: summary" {
+		t.Errorf("the subject is %q", s)
+	}
+	if short := note(ticket, Summary{"short"}); short.Text() != short.Subject()+"\n\nshort\n" {
+		t.Errorf("the text is %q", short.Text())
 	}
 }
 

@@ -32,6 +32,10 @@ var budget = map[string]dependency{
 	amqp:       {"BSD-2-Clause", "the maintained RabbitMQ client; without its Recovery"},
 	aws:        {"Apache-2.0", "credential chain and signing of SQS"},
 	smithy:     {"Apache-2.0", "error types of the AWS SDK"},
+	gomail:     {"MIT", "mail as it should be: encodings, headers, logins; net/smtp is frozen and writes no messages"},
+	slackgo:    {"BSD-2-Clause", "Slack's API and its errors; no retries unless asked for"},
+	gosmtp:     {"MIT", "a mail server for tests, with faults that a client library cannot make; in no program"},
+	gosasl:     {"MIT", "the logins of that server, by the same author"},
 	sqlite:     {"BSD-3-Clause", "SQLite in pure Go: the embedded ledger needs no cgo and no library of the system"},
 }
 

@@ -4,6 +4,10 @@ const (
 	amqp       = "github.com/rabbitmq/amqp091-go"
 	anthropic  = "github.com/anthropics/anthropic-sdk-go/v2"
 	aws        = "github.com/aws/aws-sdk-go-v2"
+	gomail     = "github.com/wneessen/go-mail"
+	gosasl     = "github.com/emersion/go-sasl"
+	gosmtp     = "github.com/emersion/go-smtp"
+	slackgo    = "github.com/slack-go/slack"
 	backoff    = "github.com/cenkalti/backoff/v4"
 	goose      = "github.com/pressly/goose/v3"
 	kong       = "github.com/alecthomas/kong"
@@ -77,6 +81,15 @@ var rules = map[string]row{
 	"handlers/...": {own: []string{"job", "ledger", "ledger/postgres", "ledger/sqlite", "handlers/..."}, modules: []string{openai, anthropic, pgx},
 		why: "handlers are written like a user's: job, the SDK of the model, and OnCommit for their own rows"},
 
+	"handlers/mail": {own: []string{"job", "ledger"}, modules: []string{gomail},
+		why: "whoever sends mail links a mail client, and whoever does not links none"},
+	"handlers/slack": {own: []string{"job"}, modules: []string{slackgo},
+		why: "whoever posts to Slack links its client, and whoever does not links none"},
+	"handlers/webhook": {own: []string{"job", "ledger"},
+		why: "a POST needs nothing but the standard library"},
+	"handlers/summarize": {own: []string{"job", "handlers/provider"}, modules: []string{openai, anthropic},
+		why: "it asks for steps without knowing how they are made: no mail client and no Slack come with it"},
+
 	"handlers/openaifind": {own: []string{"job"}, modules: []string{openai},
 		why: "whoever reconciles with one provider links its SDK alone"},
 	"handlers/anthropicfind": {own: []string{"job"}, modules: []string{anthropic},
@@ -95,6 +108,10 @@ var rules = map[string]row{
 		why: "it starts Postgres for tests and needs its driver, nothing of ours"},
 	"internal/rabbittest": {modules: []string{amqp},
 		why: "it starts RabbitMQ for tests and needs its driver, nothing of ours"},
+	"internal/smtpsink": {modules: []string{gosmtp, gosasl},
+		why: "a mail server for tests, which knows nothing of ours"},
+	"internal/slackstub": {
+		why: "a stand-in for Slack's API, made by nobody's client: standard library alone"},
 	"internal/sqstest": {modules: []string{aws},
 		why: "it starts an SQS emulator for tests and needs its client, nothing of ours"},
 	"internal/sqsfake": {tests: []string{aws, smithy},

@@ -76,9 +76,14 @@ func (c *call) examine(ctx context.Context, cfg *config.Config) doctorDocument {
 	accounts, listening := c.accounts(cfg), free(ctx, cfg)
 	part("prices", aboutPrices(cfg))
 	part("providers", aboutProviders(cfg), accounts)
+	steps := stepAccounts(ctx, cfg)
+	part("steps", aboutSteps(cfg), steps)
 	part("http", cmp.Or(cfg.HTTP.Listen, "no probes and metrics (http.listen is empty)"), listening)
 	for _, e := range unjoin(accounts) {
 		doc.Findings = append(doc.Findings, faultFinding(e, "providers", "set the key; worker config show says what is set"))
+	}
+	for _, e := range unjoin(steps) {
+		doc.Findings = append(doc.Findings, faultFinding(e, "steps", "check steps.email and steps.slack, and the network"))
 	}
 	if listening != nil {
 		doc.Findings = append(doc.Findings, faultFinding(listening, "http", "free the port or set another"))

@@ -51,7 +51,7 @@ func bundledTurns() map[string]int { return map[string]int{agent.Name: agent.Def
 
 func providers() []string { return provider.Names() }
 
-// registry registers the bundled handlers as the configuration wants them.
+// registry registers the bundled handlers, and the steps that they ask for, as the configuration wants them.
 func registry(cfg *config.Config) *job.Registry {
 	var reg job.Registry
 	var save invoice.Save
@@ -61,7 +61,7 @@ func registry(cfg *config.Config) *job.Registry {
 	case isSQLite(cfg):
 		save = invoice.InSQLite
 	}
-	job.Register(&reg, summarize.New(settings(cfg, summarize.Name)))
+	job.Register(&reg, summarize.New(settings(cfg, summarize.Name), effects(cfg, &reg)))
 	job.Register(&reg, invoice.New(settings(cfg, invoice.Name), save))
 	job.Register(&reg, moderate.New(settings(cfg, moderate.Name)))
 	job.Register(&reg, agent.New(settings(cfg, agent.Name), agent.Options{MaxTurns: cfg.Jobs[agent.Name].MaxTurns}))
@@ -256,7 +256,7 @@ func ifSet(cfg *config.Config, path string, d config.Duration) time.Duration {
 // windows lets package consumer check its part of the configuration, and says where
 // the values that it names were set.
 func windows(cfg *config.Config) error {
-	if cfg.Broken("jobs.") {
+	if cfg.Broken("jobs.") || cfg.Broken("steps.") {
 		return nil // reported already, and handlers cannot be made of it
 	}
 	cc := consumerConfig(cfg)

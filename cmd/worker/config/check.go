@@ -41,7 +41,7 @@ func (l *loader) check() {
 			l.checkRoutes(s.path, routes)
 		}
 	}
-	l.unused()
+	l.checkSteps()
 }
 
 // minVisibility is three times what one extension may take at SQS: a second until the
@@ -157,21 +157,6 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 		for field, n := range map[string]int{"at_once": r.AtOnce, "per_minute": r.PerMinute} {
 			if n < 0 {
 				fault(field, itoa(n), "write a number of attempts; 0 is no bound")
-			}
-		}
-	}
-}
-
-// later is what this version reads and does not act on yet. Whoever sets it should know.
-var later = []struct{ path, text string }{
-	{"steps.", "has no effect: this version sends no mail and no Slack messages"},
-}
-
-func (l *loader) unused() {
-	for _, s := range l.config.settings {
-		for _, f := range later {
-			if src := l.config.Source(s.path); (strings.HasPrefix(s.path, f.path) || strings.HasSuffix(s.path, f.path)) && src.Kind != "default" {
-				l.config.warnings = append(l.config.warnings, fmt.Sprintf("PO019 %s (%s) %s", s.path, src, f.text))
 			}
 		}
 	}

@@ -92,7 +92,7 @@ type Steps struct {
 	Slack Slack `conf:"slack"`
 }
 
-// Email is where mail is handed in.
+// Email is where mail is handed in, and whom it is from; empty: no mail is sent.
 type Email struct {
 	SMTPURL URL    `conf:"smtp_url" schemes:"smtp,smtps"`
 	From    string `conf:"from"`
@@ -100,9 +100,9 @@ type Email struct {
 
 // Slack is a workspace.
 type Slack struct {
-	BaseURL URL    `conf:"base_url" schemes:"http,https"`
-	Token   Secret `conf:"token"`
-	Channel string `conf:"channel"`
+	BaseURL URL    `conf:"base_url" schemes:"http,https"` // "": Slack's own
+	Token   Secret `conf:"token"`                         // "": nothing is posted
+	Channel string `conf:"channel"`                       // for whom names none of his own
 }
 
 // Budgets bound what is spent in a day of UTC; jobs.<name>.tenant_day_usd bounds that of one job.

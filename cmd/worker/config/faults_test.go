@@ -103,6 +103,19 @@ func TestFaults(t *testing.T) {
 		{name: "turns", file: "jobs:\n  agent.task: {max_turns: 0}\n  ticket.summary: {max_turns: 5}\n", env: []string{"PAIDONCE_JOBS_AGENT_TASK_MAX_TURN=5"}, want: []string{
 			"PO003 jobs.ticket.summary.max_turns (worker.yaml:3:20): unknown key; did you mean jobs.ticket.summary.max_runs?",
 			"PO036 jobs.agent.task.max_turns 0 (worker.yaml:2:27): it must be positive; leave it out for the default 16"}},
+		{name: "steps by half", file: "steps: {email: {from: a@b.example}, slack: {base_url: 'http://127.0.0.1:1/api/', channel: '#team'}}\n", want: []string{
+			"PO619 steps.email.from a@b.example (worker.yaml:1:23): there is no mail server to send by; set steps.email.smtp_url, or take it out",
+			"PO619 steps.slack.base_url http://127.0.0.1:1/api/ (worker.yaml:1:55): nothing is posted without a token; set steps.slack.token, or take it out",
+			"PO619 steps.slack.channel #team (worker.yaml:1:91): nothing is posted without a token; set steps.slack.token, or take it out"}},
+		{name: "mail without a sender", file: "steps: {email: {smtp_url: 'smtp://mail:1025?starttls=off'}}\n", want: []string{
+			`PO619 steps.email.from "" (default): mail needs a sender; write one such as Support <support@acme.example>`}},
+		{name: "mail from nobody", file: "steps: {email: {smtp_url: 'smtp://mail:1025?starttls=off', from: support}}\n", want: []string{
+			"PO601 steps.email.from support (worker.yaml:1:66): the sender is no mail address; write Support <support@acme.example>"}},
+		{name: "mail in plain text", file: "steps: {email: {smtp_url: 'smtp://u:pw@mail:1025?starttls=off', from: a@b.example}, slack: {token: x, base_url: 'slack.com/api'}}\n", want: []string{
+			"PO008 steps.slack.base_url (hidden) (worker.yaml:1:113): write one that begins with http:, https:",
+			"PO600 steps.email.smtp_url smtp://u:(hidden)@mail:1025?starttls=off (worker.yaml:1:27): a password would go to the mail server in plain text; take ?starttls=off out, or the user and the password"}},
+		{name: "mail server of no kind", file: "steps: {email: {smtp_url: 'smtp:mail', from: a@b.example}}\n", want: []string{
+			"PO008 steps.email.smtp_url smtp:mail (worker.yaml:1:27): it names no host; write smtp://host/…"}},
 		{name: "no queue", file: "broker: {queue: ''}\n", want: []string{`PO034 broker.queue "" (worker.yaml:1:17): the queue needs a name`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ providers:
   openai: {api_key: sk-openai-planted}
   anthropic: {base_url: "https://gateway.example"}
 steps:
-  email: {smtp_url: "smtps://mailer:mail-pw-planted@mail.example:465"}
+  email: {smtp_url: "smtps://mailer:mail-pw-planted@mail.example:465", from: support@acme.example}
   slack: {token: xoxb-planted}
 `
 

@@ -155,7 +155,7 @@ func (s *stage) enter(name string) (*actor, error) {
 	job.Register(&reg, summarize.New(provider.Settings{
 		Routes: []provider.Route{{Name: "primary", Provider: provider.OpenAI, Model: "gpt-5-mini", Timeout: timeout}},
 		OpenAI: provider.Account{BaseURL: s.listing.url + "/v1/", APIKey: "not needed here"},
-	}))
+	}, summarize.Tell{}))
 	a := &actor{plug: &plug{}, ended: make(chan struct{})}
 	c, err := consumer.New(consumer.Config{
 		Source: deadSource{s.queue.Source(), a.plug}, Store: deadStore{s.ledger, a.plug}, Handlers: &reg, Name: name,

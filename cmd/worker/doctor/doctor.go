@@ -28,7 +28,7 @@ const (
 type Finding struct {
 	Code  string `json:"code"` // a row of docs/errors.md
 	Level Level  `json:"level"`
-	Part  string `json:"part"` // ledger, broker, windows, prices, providers, http
+	Part  string `json:"part"` // ledger, broker, windows, prices, providers, steps, http
 	Text  string `json:"text"` // what is so, with its values
 	Fix   string `json:"fix"`
 }

@@ -1,0 +1,169 @@
+// Package mortal runs workers that can be killed at any point, under simulated time. The consumer, the memory ledger and the memory broker are
+// the real ones; pipes stand for the network, which a bubble of synctest must not have.
+//
+//	mortal.Bubble(t, func(w *mortal.World) {
+//		sink, err := smtpsink.Start(smtpsink.Options{Listener: w.Net.Listen("mail.test:25")})
+//		w.Register = func(reg *job.Registry) { job.RegisterStep(reg, …) }
+//		w.Send("email", `{…}`)
+//		n := w.Start("a", mortal.Death(3, false))
+//		…
+//	})
+package mortal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/broker/memory"
+	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
+	memledger "github.com/paidonce/paidonce/ledger/memory"
+)
+
+// World is a queue, a ledger and a network, and the workers that share them.
+type World struct {
+	*testing.T
+	Queue  *memory.Queue
+	Ledger *memledger.Ledger
+	Net    *Net
+	// Register registers the handlers of a worker, each time anew.
+	Register func(*job.Registry)
+	// Config is that of every worker; what it must have it gets.
+	Config consumer.Config
+	// Real has the workers use the machine's network instead of Net.
+	Real bool
+}
+
+// Bubble runs f in a bubble.
+func Bubble(t *testing.T, f func(*World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(New(t)) })
+}
+
+// New makes a world outside of a bubble, where time and sockets are real.
+func New(t *testing.T) *World {
+	return &World{T: t, Queue: memory.New(memory.Options{Visibility: time.Minute}), Ledger: memledger.New(), Net: newNet(),
+		Config: consumer.Config{Workers: 4, Lease: 30 * time.Second}}
+}
+
+// Client is an HTTP client of the world's network.
+func (w *World) Client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: w.Net.Dial, DisableKeepAlives: true}}
+}
+
+// Send puts a message for a job into the queue.
+func (w *World) Send(name, body string) {
+	w.Helper()
+	m := broker.Message{Body: []byte(body), Attributes: map[string]string{consumer.Attribute: name}}
+	if err := w.Queue.Publish(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Job reads a job or a step; ok: there is one.
+func (w *World) Job(tenant, key string) (j ledger.Job, ok bool) {
+	w.Helper()
+	j, err := w.Ledger.Job(context.Background(), ledger.Key{Tenant: tenant, Text: key})
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		w.Fatal(err)
+	}
+	return j, err == nil
+}
+
+// Node is one worker process.
+type Node struct {
+	*consumer.Consumer
+	stop context.CancelFunc
+	done chan error
+	gone atomic.Bool
+}
+
+// Kill ends the process: nothing it does reaches the ledger or the broker any more.
+func (n *Node) Kill() {
+	n.gone.Store(true)
+	n.Hurry()
+	n.stop()
+}
+
+// Gone reports whether the process was killed.
+func (n *Node) Gone() bool { return n.gone.Load() }
+
+// Buried waits until a killed process has no goroutine left.
+func (n *Node) Buried() { <-n.done }
+
+// Fate says, before a process asks the ledger something about a job, whether it dies: at once, by calling Kill, or once that was
+// done and before it hears of it (after).
+type Fate func(n *Node, verb string) (after bool)
+
+// Death kills a process at the nth thing, from 1, that it asks of the ledger about a job: before it arrives, or after it was done
+// and before the answer is heard. asked counts them.
+func Death(nth int, after bool, asked *atomic.Int64) Fate {
+	return func(n *Node, _ string) bool {
+		if int(asked.Add(1)) != nth {
+			return false
+		}
+		if !after {
+			n.Kill()
+		}
+		return after
+	}
+}
+
+// Start runs a worker. fate nil: it lives.
+func (w *World) Start(name string, fate Fate) *Node {
+	w.Helper()
+	n := &Node{done: make(chan error, 1)}
+	cfg := w.Config
+	cfg.Handlers = new(job.Registry)
+	w.Register(cfg.Handlers)
+	if cfg.Name = name; !w.Real {
+		cfg.Wire = &http.Transport{DialContext: w.Net.Dial}
+	}
+	cfg.Source, cfg.Store = source{w.Queue.Source(), n}, store{w.Ledger, n, fate}
+	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), nil))
+	c, err := consumer.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	n.Consumer = c
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
+	go func() { n.done <- c.Run(ctx) }()
+	w.Cleanup(n.stop)
+	return n
+}
+
+// End stops a worker in order.
+func (w *World) End(n *Node) {
+	w.Helper()
+	n.stop()
+	if err := <-n.done; err != nil {
+		w.Errorf("Run returned %v", err)
+	}
+}
+
+// Idle runs one worker for d, and ends it.
+func (w *World) Idle(d time.Duration) {
+	w.Helper()
+	n := w.Start("idle", nil)
+	time.Sleep(d)
+	w.End(n)
+}
+
+// Drained wants an empty queue without dead letters.
+func (w *World) Drained() {
+	w.Helper()
+	if d := w.Queue.Depth(); d != (memory.Depth{}) || len(w.Queue.DeadLetters()) != 0 {
+		w.Errorf("the queue holds %+v, and %d dead letters", d, len(w.Queue.DeadLetters()))
+	}
+}
+
+var errGone = errors.New("this process was killed")
