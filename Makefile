@@ -48,6 +48,10 @@ size: ## memory and idle CPU of the released worker with 1,000 calls under way
 bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of its own; docs/performance.md has the long one
 	@tools/need.sh $(GO) -C bench run . short
 
+.PHONY: proof
+proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and reconcile side by side, and what each paid
+	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (20s)
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)

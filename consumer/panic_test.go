@@ -56,7 +56,12 @@ func TestPanicOfATrace(t *testing.T) {
 		var log bytes.Buffer
 		r.send("lost", "twice")
 		r.askFor("1", "c1")
-		a := r.start("a", r.answering, func(c *consumer.Config) { c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil)) })
+		r.publish(ask{Tenant: "poor", Doc: "1"})
+		r.call.Routes[0].Reserve = 2
+		a := r.start("a", r.answering, func(c *consumer.Config) {
+			c.Trace, c.Log = trace, slog.New(slog.NewTextHandler(&log, nil))
+			c.Budgets.Tenants = map[string]ledger.Nano{"poor": 1}
+		})
 		time.Sleep(10 * time.Minute)
 		r.send("1")
 		time.Sleep(time.Minute)

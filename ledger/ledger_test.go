@@ -42,6 +42,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 		"J2x": "nobody owned it", "J10": "the owner ends its own run", "J11": "the owner ends its own run", "J12": "the owner ends its own run",
 		"J16": "the next claim grows it", "J17": "a verdict on what was read", "J19": "nobody runs it", "J19b": "the owner ends its own run",
 		"J18": "nobody owns it, and the next claim grows it", "J18r": "nobody owns it, and the next claim grows it",
+		"J18w": "nobody owns it, and the next claim grows it",
 	}
 	for _, tr := range Transitions() {
 		for _, s := range tr.From {

@@ -65,15 +65,15 @@ func New(s provider.Settings, save Save) job.Def[Document, Invoice] {
 	s = s.WithDefaults(Routes)
 	extract := job.Call[Document, Invoice]{
 		Name: "extract", Config: Prompt,
-		Routes:    provider.Routes(s, provider.Ways[Document, Invoice]{OpenAI: viaOpenAI, Anthropic: viaAnthropic}),
+		Routes:    provider.Routes(s, provider.Ways[Document, Invoice]{OpenAI: viaOpenAI, Background: inBackground, Anthropic: viaAnthropic}),
 		Retry:     s.Retry,
 		OnUnknown: s.OnUnknown,
 		Reconcile: func(ctx context.Context, o job.Open) (Invoice, job.Finding, error) {
-			c, found, err := provider.Stored(ctx, s, o)
+			text, found, err := provider.StoredText(ctx, s, o)
 			if err != nil || found != job.Happened {
 				return Invoice{}, found, err
 			}
-			inv, err := parse(provider.OpenAIText(c))
+			inv, err := parse(text, nil)
 			return inv, found, err
 		},
 	}
@@ -105,6 +105,10 @@ func viaOpenAI(ctx context.Context, client *openai.Client, a *job.Attempt, d Doc
 		return Invoice{}, err
 	}
 	return parse(provider.OpenAIText(c))
+}
+
+func inBackground(ctx context.Context, client *openai.Client, a *job.Attempt, d Document) (Invoice, error) {
+	return parse(provider.Respond(ctx, client, a, instructions, d.Text, provider.Schema{Name: "invoice", Form: schema()}))
 }
 
 func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt, d Document) (Invoice, error) {

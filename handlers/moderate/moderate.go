@@ -63,15 +63,15 @@ func New(s provider.Settings) job.Def[Content, Verdict] {
 	s = s.WithDefaults(Routes)
 	moderate := job.Call[Content, Verdict]{
 		Name: "moderate", Config: Prompt,
-		Routes:    provider.Routes(s, provider.Ways[Content, Verdict]{OpenAI: viaOpenAI, Anthropic: viaAnthropic}),
+		Routes:    provider.Routes(s, provider.Ways[Content, Verdict]{OpenAI: viaOpenAI, Background: inBackground, Anthropic: viaAnthropic}),
 		Retry:     s.Retry,
 		OnUnknown: s.OnUnknown,
 		Reconcile: func(ctx context.Context, o job.Open) (Verdict, job.Finding, error) {
-			c, found, err := provider.Stored(ctx, s, o)
+			text, found, err := provider.StoredText(ctx, s, o)
 			if err != nil || found != job.Happened {
 				return Verdict{}, found, err
 			}
-			v, err := parse(provider.OpenAIText(c))
+			v, err := parse(text, nil)
 			return v, found, err
 		},
 	}
@@ -104,22 +104,31 @@ func viaOpenAI(ctx context.Context, client *openai.Client, a *job.Attempt, c Con
 	return parse(provider.OpenAIText(answer))
 }
 
+func inBackground(ctx context.Context, client *openai.Client, a *job.Attempt, c Content) (Verdict, error) {
+	return parse(provider.Respond(ctx, client, a, instructions, c.Text, provider.Schema{Name: "verdict", Form: form()}))
+}
+
 func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt, c Content) (Verdict, error) {
-	var format map[string]any
-	if err := json.Unmarshal(schema, &format); err != nil {
-		return Verdict{}, err
-	}
 	answer, err := client.Messages.New(ctx, anthropic.MessageNewParams{
 		Model:        anthropic.Model(a.Model()),
 		MaxTokens:    512,
 		System:       []anthropic.TextBlockParam{{Text: instructions}},
 		Messages:     []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(c.Text))},
-		OutputConfig: anthropic.OutputConfigParam{Format: anthropic.JSONOutputFormatParam{Schema: format}},
+		OutputConfig: anthropic.OutputConfigParam{Format: anthropic.JSONOutputFormatParam{Schema: form()}},
 	})
 	if err != nil {
 		return Verdict{}, err
 	}
 	return parse(provider.AnthropicText(answer))
+}
+
+// form is what the answer must look like.
+func form() map[string]any {
+	var f map[string]any
+	if err := json.Unmarshal(schema, &f); err != nil {
+		panic(err) // embedded, and read by a test
+	}
+	return f
 }
 
 // parse reads an answer. What it cannot read is a permanent failure, and so is an answer that

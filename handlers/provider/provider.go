@@ -56,6 +56,10 @@ type Route struct {
 	Model    string
 	Timeout  time.Duration // of one attempt, from the connection to the last byte
 
+	// Background asks OpenAI for a response in background mode, where the handler can: its id is on record when it is
+	// begun, it outlives the request, and a lost answer is found by it.
+	Background bool
+
 	AtOnce    int // attempts of this process under way at a time; 0: no bound
 	PerMinute int // attempts that this process begins a minute; 0: no bound
 }
@@ -75,8 +79,10 @@ func (a Account) GoString() string { return a.String() }
 
 // Ways says how a handler asks each provider.
 type Ways[In, Out any] struct {
-	OpenAI    func(ctx context.Context, client *openai.Client, a *job.Attempt, in In) (Out, error)
-	Anthropic func(ctx context.Context, client *anthropic.Client, a *job.Attempt, in In) (Out, error)
+	OpenAI func(ctx context.Context, client *openai.Client, a *job.Attempt, in In) (Out, error)
+	// Background is OpenAI's for routes in background mode. nil: the handler has none.
+	Background func(ctx context.Context, client *openai.Client, a *job.Attempt, in In) (Out, error)
+	Anthropic  func(ctx context.Context, client *anthropic.Client, a *job.Attempt, in In) (Out, error)
 }
 
 // WithDefaults fills in the routes and the backoff if there are none.
@@ -88,18 +94,23 @@ func (s Settings) WithDefaults(routes []Route) Settings {
 	return s
 }
 
-// Routes makes the routes of a call. A route that names a provider without a way
+// Routes makes the routes of a call. A route that names a provider without a way, or background mode where there is none,
 // has no Do, and job.Register says so.
 func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 	routes := make([]job.Route[In, Out], len(s.Routes))
 	for i, r := range s.Routes {
 		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout, AtOnce: r.AtOnce, PerMinute: r.PerMinute}
-		switch r.Provider {
-		case OpenAI:
+		switch {
+		case r.Background && (r.Provider != OpenAI || ways.Background == nil):
+		case r.Background:
+			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
+				return ways.Background(ctx, s.OpenAI.openai(a.HTTP()), a, in)
+			}
+		case r.Provider == OpenAI:
 			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
 				return ways.OpenAI(ctx, s.OpenAI.openai(a.HTTP()), a, in)
 			}
-		case Anthropic:
+		case r.Provider == Anthropic:
 			routes[i].Do = func(ctx context.Context, a *job.Attempt, in In) (Out, error) {
 				return ways.Anthropic(ctx, s.Anthropic.anthropic(a.HTTP(), r.Timeout), a, in)
 			}

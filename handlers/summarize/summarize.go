@@ -62,7 +62,7 @@ func New(s provider.Settings, tell Tell) job.Def[Ticket, Summary] {
 	s = s.WithDefaults(Routes)
 	summarise := job.Call[Ticket, Summary]{
 		Name: "summarise", Config: Prompt,
-		Routes:    provider.Routes(s, provider.Ways[Ticket, Summary]{OpenAI: viaOpenAI, Anthropic: viaAnthropic}),
+		Routes:    provider.Routes(s, provider.Ways[Ticket, Summary]{OpenAI: viaOpenAI, Background: inBackground, Anthropic: viaAnthropic}),
 		Retry:     s.Retry,
 		OnUnknown: s.OnUnknown,
 		Reconcile: func(ctx context.Context, o job.Open) (Summary, job.Finding, error) {
@@ -121,6 +121,11 @@ func viaOpenAI(ctx context.Context, client *openai.Client, a *job.Attempt, t Tic
 	return Summary{text}, err
 }
 
+func inBackground(ctx context.Context, client *openai.Client, a *job.Attempt, t Ticket) (Summary, error) {
+	text, err := provider.Respond(ctx, client, a, instructions, t.Thread, provider.Schema{})
+	return Summary{text}, err
+}
+
 func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt, t Ticket) (Summary, error) {
 	m, err := client.Messages.New(ctx, anthropic.MessageNewParams{
 		Model:     anthropic.Model(a.Model()),
@@ -137,10 +142,6 @@ func viaAnthropic(ctx context.Context, client *anthropic.Client, a *job.Attempt,
 
 // lookUp finds an answer that was lost on its way to us, where the provider keeps one.
 func lookUp(ctx context.Context, s provider.Settings, o job.Open) (Summary, job.Finding, error) {
-	c, found, err := provider.Stored(ctx, s, o)
-	if err != nil || found != job.Happened {
-		return Summary{}, found, err
-	}
-	text, err := provider.OpenAIText(c)
+	text, found, err := provider.StoredText(ctx, s, o)
 	return Summary{text}, found, err
 }

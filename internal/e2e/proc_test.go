@@ -33,8 +33,16 @@ func (w *World) Start(name string, env ...string) *Proc {
 	p := &Proc{w: w, name: name, cmd: exec.Command(binary(w.t), "run"), ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Dir = append(append([]string{}, w.env...), env...), w.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	w.begin(p)
+	p.Says(`"setting":"http.listen","address":"([^"]+)"`)
+	return p
+}
+
+// begin starts a process that ends with the test.
+func (w *World) begin(p *Proc) {
+	w.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		w.t.Fatalf("start worker %s: %v", name, err)
+		w.t.Fatalf("start worker %s: %v", p.name, err)
 	}
 	p.reap = reaper(w.t, p.cmd.Process.Pid)
 	go func() {
@@ -45,14 +53,12 @@ func (w *World) Start(name string, env ...string) *Proc {
 	w.t.Cleanup(func() {
 		p.Kill()
 		if err := p.reap(); err != nil {
-			w.t.Errorf("worker %s: its reaper: %v", name, err)
+			w.t.Errorf("worker %s: its reaper: %v", p.name, err)
 		}
 		if w.t.Failed() {
-			w.t.Logf("log of worker %s:\n%s", name, tail(p.log.String(), 12_000))
+			w.t.Logf("log of worker %s:\n%s", p.name, tail(p.log.String(), 12_000))
 		}
 	})
-	p.Says(`"setting":"http.listen","address":"([^"]+)"`)
-	return p
 }
 
 // reaper kills the process if this one ends without having done so (a test's time

@@ -302,6 +302,10 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "docker" {
 		os.Exit(docker(os.Args[1:]))
 	}
+	if os.Getenv(plainVariable) != "" {
+		fmt.Fprintln(os.Stderr, runPlain())
+		os.Exit(1)
+	}
 	code := m.Run()
 	if bin, err := built(); err == nil {
 		if err := os.RemoveAll(filepath.Dir(bin)); err != nil {

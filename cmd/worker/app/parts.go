@@ -77,7 +77,7 @@ func settings(cfg *config.Config, name string) provider.Settings {
 	}
 	for _, r := range j.Routes {
 		s.Routes = append(s.Routes, provider.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout.Std(),
-			AtOnce: r.AtOnce, PerMinute: r.PerMinute})
+			Background: r.Background, AtOnce: r.AtOnce, PerMinute: r.PerMinute})
 	}
 	return s
 }

@@ -154,6 +154,12 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 		if r.Timeout == 0 {
 			fault("timeout", "0s", "a route needs a timeout; write 90s")
 		}
+		if r.Background && r.Provider != "openai" {
+			fault("background", "true", "only OpenAI has a background mode; take it out")
+		}
+		if job, _, _ := strings.Cut(strings.TrimPrefix(path, "jobs."), ".routes"); r.Background && l.Turns[job] > 0 {
+			fault("background", "true", job+" calls tools and does not use the background mode; take it out")
+		}
 		for field, n := range map[string]int{"at_once": r.AtOnce, "per_minute": r.PerMinute} {
 			if n < 0 {
 				fault(field, itoa(n), "write a number of attempts; 0 is no bound")

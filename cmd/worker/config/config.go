@@ -124,12 +124,13 @@ type Job struct {
 
 // Route is one way to a model.
 type Route struct {
-	Name      string   `conf:"name"`
-	Provider  string   `conf:"provider"`
-	Model     string   `conf:"model"`
-	Timeout   Duration `conf:"timeout"`
-	AtOnce    int      `conf:"at_once" optional:"true"`    // attempts of one worker under way at a time; 0: no bound
-	PerMinute int      `conf:"per_minute" optional:"true"` // attempts that one worker begins a minute; 0: no bound
+	Name       string   `conf:"name"`
+	Provider   string   `conf:"provider"`
+	Model      string   `conf:"model"`
+	Timeout    Duration `conf:"timeout"`
+	Background bool     `conf:"background" optional:"true"` // OpenAI's background mode: a lost answer is found by its id
+	AtOnce     int      `conf:"at_once" optional:"true"`    // attempts of one worker under way at a time; 0: no bound
+	PerMinute  int      `conf:"per_minute" optional:"true"` // attempts that one worker begins a minute; 0: no bound
 }
 
 // HTTP says where the worker listens.

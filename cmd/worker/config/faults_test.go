@@ -52,6 +52,9 @@ func TestFaults(t *testing.T) {
 			"PO007 jobs.invoice.extract.budget_usd -1 (worker.yaml:3:33): a budget cannot be negative; 0 is no budget",
 			`PO220 budgets.tenants.acme 1e3 (worker.yaml:5:19): "1e3" is no amount in dollars: write digits with up to nine decimals, such as 0.25`,
 			"PO004 budgets.tenants.globex (worker.yaml:5:32): write one value, no list and no fields"}},
+		{name: "background", file: "jobs:\n  ticket.summary: {routes: [{name: a, provider: anthropic, model: m, timeout: 1s, background: true}]}\n  agent.task: {routes: [{name: a, provider: openai, model: m, timeout: 1s, background: true}]}\n", want: []string{
+			"PO013 jobs.agent.task.routes[0].background true (worker.yaml:3:24): agent.task calls tools and does not use the background mode; take it out",
+			"PO013 jobs.ticket.summary.routes[0].background true (worker.yaml:2:28): only OpenAI has a background mode; take it out"}},
 		{name: "tenants", file: "budgets: {tenants: 5}\n", env: []string{"PAIDONCE_BUDGETS_TENANT_DAY_USD=much"}, want: []string{
 			"PO004 budgets.tenants (worker.yaml:1:20): write dollars for each tenant: {acme: 200, globex: 0.5}",
 			`PO220 budgets.tenant_day_usd much (environment PAIDONCE_BUDGETS_TENANT_DAY_USD): "much" is no amount in dollars: write digits with up to nine decimals, such as 0.25`}},
