@@ -106,8 +106,8 @@ func TestCrashBetweenAnswerAndStep(t *testing.T) {
 				p := posted(r)
 				var a *node
 				c.die(r, p, func() { a.kill() })
-				r.send("1")
 				a = r.start("a", p.with)
+				r.send("1")
 				time.Sleep(time.Minute)
 				b := r.start("b", p.with)
 				time.Sleep(time.Hour)
