@@ -23,6 +23,9 @@ type Config struct {
 	Source broker.Source
 	// Store is the ledger. Required, and closed by whoever opened it, after Run returned.
 	Store ledger.Store
+	// Publisher sends what handlers ask for with Run.Publish, to the queue of Source. It is closed by whoever opened it, after
+	// Run returned. nil: asking is refused, and what other workers asked for is left to them.
+	Publisher broker.Publisher
 	// Handlers are the jobs this worker knows. Required, at least one.
 	Handlers *job.Registry
 

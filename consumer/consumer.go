@@ -4,7 +4,7 @@
 // (each of its calls: look for a saved answer, send once, settle), complete,
 // acknowledge. keeper.go keeps leases and deliveries alive meanwhile, sweeper.go
 // finds what died, reconciler.go looks for evidence of calls whose outcome is
-// unknown, steps.go starts what follows a result, tally.go counts what was avoided, drain.go ends it all in order.
+// unknown, steps.go starts what follows a result, relay.go publishes what it asks for, tally.go counts what was avoided, drain.go ends it all in order.
 package consumer
 
 import (
@@ -54,15 +54,16 @@ type Consumer struct {
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
 	said    map[string]bool            // what is logged once
 
-	asked      chan ledger.Stored // steps of results that were committed here
-	unread     int                // the sweeper's own: listed jobs that it could not read the last time
-	wake       chan struct{}      // the keeper has something new to keep
-	nextKeep   atomic.Int64       // when the keeper wakes by itself, in Unix nanoseconds
-	renewDue   atomic.Bool        // the keeper should renew at once
-	renewFails bool               // the keeper's own: the last renewal did not go through
-	freed      chan struct{}      // a slot was given back
-	runs       sync.WaitGroup     // every goroutine that processes a delivery or a job
-	hurry      chan struct{}      // closed: the drain waits no longer
+	asked      chan ledger.Stored     // steps of results that were committed here
+	outbox     chan []ledger.Outgoing // messages of such results, each of one
+	unread     int                    // the sweeper's own: listed jobs that it could not read the last time
+	wake       chan struct{}          // the keeper has something new to keep
+	nextKeep   atomic.Int64           // when the keeper wakes by itself, in Unix nanoseconds
+	renewDue   atomic.Bool            // the keeper should renew at once
+	renewFails bool                   // the keeper's own: the last renewal did not go through
+	freed      chan struct{}          // a slot was given back
+	runs       sync.WaitGroup         // every goroutine that processes a delivery or a job
+	hurry      chan struct{}          // closed: the drain waits no longer
 	hurryOnce  sync.Once
 	deadOnce   sync.Once // it was said that there is no dead-letter queue
 }
@@ -82,7 +83,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{}),
-		asked: make(chan ledger.Stored, cfg.Workers)}
+		asked: make(chan ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
@@ -109,6 +110,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var loops, keeping sync.WaitGroup
 	keeping.Go(func() { c.keep(background) })
 	keeping.Go(func() { c.tallies(background) })
+	if c.cfg.Publisher != nil {
+		keeping.Go(func() { c.relay(background) })
+	}
 	loops.Go(func() { stop(c.receive(receive, paid)) })
 	loops.Go(func() { c.sweep(receive, paid) })
 	loops.Go(func() { c.steps(receive, paid) })

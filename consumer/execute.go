@@ -48,7 +48,7 @@ func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.R
 	return job.NewRun(job.RunConfig{
 		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
-		Action: w.job, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
+		Action: w.job, Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 }
 
@@ -84,6 +84,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 		if err == nil {
 			w.log.InfoContext(ctx, "job done")
 			c.follow(res.Steps)
+			c.announce(w, lease, &res)
 			c.ack(ctx, w)
 			if run.MayWaste() || w.held == nil { // runs before a person's order are not counted
 				c.wasted(ctx, w)

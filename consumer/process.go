@@ -121,6 +121,7 @@ func (c *Consumer) turn(ctx, paid context.Context, w *work) *later {
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
 	if claimed.Verdict == ledger.Run {
+		w.generation = claimed.Generation
 		return c.execute(ctx, paid, w, claimed.Run)
 	}
 	return c.answer(ctx, w, claimed)
@@ -262,6 +263,7 @@ type work struct {
 	in          job.Input
 	request     ledger.Request // of its claims; each is given a token of its own
 	since       time.Time
+	generation  int         // of the job, once it is claimed
 	undecodable error       // the stored input is damaged, or does not decode any more
 	tried       atomic.Bool // a run on this delivery ended in an error
 	abandoned   atomic.Bool // a drain ends it

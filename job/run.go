@@ -22,16 +22,17 @@ type Run struct {
 	calls    map[string]CallInfo
 	declared map[string]bool
 
-	mu      sync.Mutex
-	hooks   []ledger.Hook
-	used    []ledger.ID
-	steps   []ledger.StepAsk // to follow the result
-	ended   bool             // the result was taken: nothing can be added to it
-	unsent  []ledger.AttemptID
-	sticky  error
-	flights map[ledger.CallRef]*flight
-	open    map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
-	begun   int                  // attempts
+	mu       sync.Mutex
+	hooks    []ledger.Hook
+	used     []ledger.ID
+	steps    []ledger.StepAsk // to follow the result
+	messages []ledger.MessageAsk
+	ended    bool // the result was taken: nothing can be added to it
+	unsent   []ledger.AttemptID
+	sticky   error
+	flights  map[ledger.CallRef]*flight
+	open     map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
+	begun    int                  // attempts
 }
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
@@ -42,6 +43,8 @@ type RunConfig struct {
 	Who    string        // the worker, for the history
 	Origin ledger.Origin // of the message
 	Action string        // the job's name
+	// Publishes says that the messages a handler asks for are sent by somebody. false: asking is refused.
+	Publishes bool
 	// Traffic is what this process knows of its routes, shared by all runs. nil: of this run alone.
 	Traffic *Traffic
 
@@ -142,12 +145,12 @@ func (r *Run) Sticky() error {
 	return r.sticky
 }
 
-// Result is what to commit for body: with the hooks, the answers used and the steps that follow.
+// Result is what to commit for body: with the hooks, the answers used, and the steps and messages that follow.
 func (r *Run) Result(body []byte) ledger.Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks, Steps: r.steps}
+	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks, Steps: r.steps, Messages: r.messages}
 }
 
 func (r *Run) stick(err error) error {

@@ -101,6 +101,8 @@ type Result struct {
 	Used   []ID      // attempts whose answers the handler was given; the rest is surplus
 	Hooks  []Hook    // the user's work, in order, inside the same transaction
 	Steps  []StepAsk // what follows it, in order; a key at most once
+	// Messages are put into the outbox with it, in order.
+	Messages []MessageAsk
 }
 
 // Hook is work of the user in the result's transaction. Its dynamic type belongs

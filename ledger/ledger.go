@@ -77,7 +77,7 @@ type Ledger interface {
 	Settle(ctx context.Context, id AttemptID, e Evidence) (Settled, error)
 
 	// Complete commits the result, the user's rows (Result.Hooks), the steps that follow
-	// (Result.Steps, J10s) and the state done in one transaction (J10). ErrLost, ErrOpen or an error wrapping ErrHook mean
+	// (Result.Steps, J10s), the messages (Result.Messages) and the state done in one transaction (J10). ErrLost, ErrOpen or an error wrapping ErrHook mean
 	// that nothing was committed. Implementations retry serialization failures, so
 	// hooks may run twice; after a commit whose reply is lost they read the row
 	// again, locked, and answer what it says.
@@ -173,6 +173,7 @@ type Store interface {
 	Workers
 	Reconciler
 	Reopener
+	Outbox
 	Reader
 	Purger
 }

@@ -32,6 +32,9 @@ const AskersShown = 100
 // CheckSteps returns an error that wraps ErrRequest when a step of the result cannot be stored, or
 // cannot be one of this job. Every ledger calls it after Check.
 func (r Result) CheckSteps(job Key) error {
+	if len(r.Steps) == 0 {
+		return nil
+	}
 	seen := map[string]bool{}
 	for _, s := range r.Steps {
 		err := refused("ask for step "+s.Key.Text, name("key", s.Key.Text), name("action", s.Action),

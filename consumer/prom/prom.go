@@ -35,7 +35,7 @@ type Metrics struct {
 	extensions, ledgerErrors, looks                     *prometheus.CounterVec
 	callSeconds, jobSeconds, waitSeconds, ledgerSeconds *prometheus.HistogramVec
 	unknownJobs, slots                                  *prometheus.GaugeVec
-	oldest, margin, draining                            prometheus.Gauge
+	oldest, margin, draining, outbox                    prometheus.Gauge
 }
 
 // Buckets, in seconds. Model calls last from a quarter of a second to half an hour, waits
@@ -71,6 +71,7 @@ func New(reg prometheus.Registerer, jobs []string, models []Model, build Build) 
 		unknownJobs:   r.gauge("unknown_jobs", "Jobs with a call whose outcome is not known, in the whole ledger.", "job"),
 		slots:         r.gauge("slots", "Slots for handlers, busy and free.", "state"),
 		oldest:        r.gauge("unknown_oldest_seconds", "How long the oldest unknown job has been so; 0: there is none.").WithLabelValues(),
+		outbox:        r.gauge("outbox_messages", "Messages that results asked for and no broker has yet, in the whole ledger.").WithLabelValues(),
 		margin:        r.gauge("lease_margin_seconds", "What was left of the worker's lease when it was renewed last.").WithLabelValues(),
 		draining:      r.gauge("draining", "1 while the worker drains, else 0.").WithLabelValues(),
 	}
@@ -100,6 +101,9 @@ func (m *Metrics) Unknown(counts []ledger.UnknownCount) {
 	}
 	m.oldest.Set(oldest.Seconds())
 }
+
+// Outbox sets the gauge of messages that results asked for and no broker has yet.
+func (m *Metrics) Outbox(n int) { m.outbox.Set(float64(n)) }
 
 // Trace is for consumer.Config.
 func (m *Metrics) Trace() consumer.Trace {

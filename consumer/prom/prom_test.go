@@ -60,6 +60,7 @@ var contract = map[string]string{
 	"paidonce_wasted_usd_total":            "job",
 	"paidonce_unknown_jobs":                "job",
 	"paidonce_unknown_oldest_seconds":      "",
+	"paidonce_outbox_messages":             "",
 	"paidonce_visibility_extensions_total": "result",
 	"paidonce_lease_margin_seconds":        "",
 	"paidonce_job_seconds":                 "job",

@@ -52,6 +52,9 @@ type Harness struct {
 	// the times of the attempts stay.
 	AgeRow func(k ledger.Key, d time.Duration)
 
+	// AgeMessages lets all messages of the outbox have been there for d longer.
+	AgeMessages func(d time.Duration)
+
 	// Hook makes work of the user that writes mark in the result's transaction, to
 	// a place of the harness's own (a table, for a database).
 	Hook func(mark string) ledger.Hook
@@ -90,7 +93,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, costCases, countCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

@@ -47,6 +47,7 @@ func Memory(t testing.TB) *Harness {
 		AgeUnknown:  func(k ledger.Key, d time.Duration) { t.Helper(); must(l.AgeUnknown(k, d)) },
 		AgeAttempts: func(k ledger.Key, d time.Duration) { t.Helper(); must(l.AgeAttempts(k, d)) },
 		AgeRow:      func(k ledger.Key, d time.Duration) { t.Helper(); must(l.AgeRow(k, d)) },
+		AgeMessages: func(d time.Duration) { t.Helper(); must(l.AgeMessages(d)) },
 		Hook:        func(mark string) ledger.Hook { return hook(mark, nil) },
 		FailingHook: func(err error) ledger.Hook { return hook("failing", err) },
 		Marks: func() []string {

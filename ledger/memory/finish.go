@@ -46,7 +46,7 @@ func Then(ctx context.Context, effect func()) {
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Result) error {
-	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key)); err != nil {
+	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key), res.CheckMessages()); err != nil {
 		return err
 	}
 	if done, err := l.complete(ctx, lease, res, nil); done || err != nil {
@@ -98,6 +98,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 	for _, s := range res.Steps {
 		l.follow(r, s, now, who)
 	}
+	l.put(r, res, now)
 	return true, nil
 }
 

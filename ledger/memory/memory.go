@@ -28,6 +28,7 @@ type Ledger struct {
 	rows    []*row // the row with id n is rows[n-1]
 	counts  map[count]ledger.Avoided
 	floor   map[string]time.Time // up to when something of a tenant was forgotten
+	outbox  []*outgoing          // in the order of their results
 }
 
 // New returns an empty ledger.

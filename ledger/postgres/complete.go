@@ -67,7 +67,7 @@ var errUncommitted = errors.New("the result is not committed")
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Result) error {
-	if err := cmp.Or(r.Check(), r.CheckSteps(lease.Key)); err != nil {
+	if err := cmp.Or(r.Check(), r.CheckSteps(lease.Key), r.CheckMessages()); err != nil {
 		return err
 	}
 	hooks := make([]hook, len(r.Hooks))
@@ -111,10 +111,10 @@ func definite(err error) bool {
 func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Result, hooks []hook) error {
 	c := &completion{lease, r}
 	switch {
-	case len(hooks) == 0 && len(r.Steps) == 0:
+	case len(hooks) == 0 && !c.asks():
 		return verdict(lease)(l.completions.do(ctx, c))
 	case len(hooks) == 0:
-		return verdict(lease)(first(on(ctx, l.lanes, func() ([]finishedRow, error) { return finishWithSteps(ctx, l.pool, c) })))
+		return verdict(lease)(first(on(ctx, l.lanes, func() ([]finishedRow, error) { return finishAsking(ctx, l.pool, c) })))
 	}
 	// Ask before the user's work runs for nothing, or a second time.
 	if err := l.seen(ctx, l.pool, uncommittedSQL, lease, r); !errors.Is(err, errUncommitted) {
@@ -137,13 +137,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 			return fmt.Errorf("%w: it ended the transaction, or went on after an error in it (transaction status %q)", ledger.ErrHook, s)
 		}
 	}
-	end := finish
-	if len(r.Steps) > 0 {
-		end = func(ctx context.Context, q querier, _ []*completion) ([]finishedRow, error) {
-			return finishWithSteps(ctx, q, c)
-		}
-	}
-	if err := verdict(lease)(first(end(ctx, tx, []*completion{c}))); err != nil {
+	if err := finishIn(ctx, tx, c); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {

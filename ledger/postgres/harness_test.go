@@ -124,6 +124,10 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 				where j.tenant = $1 and j.key = $2 and a.tenant = j.tenant and a.job = j.id`, k.Tenant, k.Text, d)
 		},
 		AgeRow: ager(t, db, url == direct),
+		AgeMessages: func(d time.Duration) {
+			t.Helper()
+			run(t, db, "update paidonce.outbox set next_at = next_at - $1::interval", d)
+		},
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "insert into mark values ($1)", mark)
@@ -187,7 +191,7 @@ func (c *cases) database(t *testing.T) string {
 	})
 	pgtest.Exec(t, url, `delete from mark; delete from paidonce.worker; delete from paidonce.job; delete from paidonce.attempt;
 		delete from paidonce.response; delete from paidonce.result; delete from paidonce.input; delete from paidonce.chunk; delete from paidonce.event;
-		delete from paidonce.dup_count; delete from paidonce.floor`)
+		delete from paidonce.dup_count; delete from paidonce.floor; delete from paidonce.step; delete from paidonce.outbox`)
 	pgtest.Exec(t, url, "vacuum paidonce.job")
 	pgtest.Exec(t, url, "vacuum paidonce.worker")
 	return url

@@ -79,3 +79,26 @@ func TestPurgeNeedsNoRightToDelete(t *testing.T) {
 		t.Errorf("the purged job: %s %v", c.Verdict, err)
 	}
 }
+
+// TestOutboxNeedsNoRightToDelete: the workers' role asks for steps and messages, and forgets messages that are published.
+func TestOutboxNeedsNoRightToDelete(t *testing.T) {
+	f, app := workersFixture(t)
+	r := ledger.Result{ID: ledger.NewID(), Steps: []ledger.StepAsk{mailTo("a")}, Messages: []ledger.MessageAsk{{Action: "next", Body: []byte("{}")}}}
+	if err := f.Complete(t.Context(), f.run(f.request("a")), r); err != nil {
+		t.Fatal(err)
+	}
+	run(t, f.db, "update paidonce.outbox set next_at = now()")
+	ms, err := f.TakeMessages(t.Context(), 10, time.Hour)
+	if err != nil || len(ms) != 1 {
+		t.Fatalf("took %+v, %v", ms, err)
+	}
+	if _, err := app.Exec(t.Context(), "delete from paidonce.outbox"); err == nil {
+		t.Error("the workers' role may delete from the outbox")
+	}
+	if err := f.DropMessages(t.Context(), []ledger.OutgoingID{ms[0].ID}); err != nil {
+		t.Error(err)
+	}
+	if n, err := f.CountMessages(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d messages are left (%v)", n, err)
+	}
+}

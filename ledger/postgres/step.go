@@ -14,11 +14,13 @@ var (
 	stepsSQL  = statement("steps")
 )
 
-// finishWithSteps writes a result, its job's row and the steps that it asks for, in one pipeline and so in one
+// asks reports whether the result asks for steps or messages.
+func (c *completion) asks() bool { return len(c.result.Steps)+len(c.result.Messages) > 0 }
+
+// finishAsking writes a result, its job's row, and the steps and messages that it asks for, in one pipeline and so in one
 // transaction. It is for one: a step's key may be that of a step which another result asks for at the same time,
 // and then waits for that result's commit.
-func finishWithSteps(ctx context.Context, q querier, c *completion) ([]finishedRow, error) {
-	steps := c.result.Steps
+func finishAsking(ctx context.Context, q querier, c *completion) ([]finishedRow, error) {
 	b := pipeline(1)
 	b.Queue(lockSQL, []string{c.lease.Key.Tenant}, []int64{c.lease.Job})
 	var rows []finishedRow
@@ -26,13 +28,38 @@ func finishWithSteps(ctx context.Context, q querier, c *completion) ([]finishedR
 		rows, err = pgx.CollectRows(r, pgx.RowToStructByName[finishedRow])
 		return err
 	})
-	b.Queue(followSQL, c.lease.Key.Tenant, c.lease.Job, [16]byte(c.result.ID),
-		column(steps, func(s ledger.StepAsk) string { return s.Key.Text }),
-		column(steps, func(s ledger.StepAsk) string { return s.Action }),
-		column(steps, func(s ledger.StepAsk) []byte { return s.InputHash[:] }),
-		column(steps, func(s ledger.StepAsk) []byte { return s.Input }),
-		column(steps, func(s ledger.StepAsk) *string { return originText(s.Origin) }))
+	c.queueAsked(b, true)
 	return rows, q.SendBatch(ctx, b).Close()
+}
+
+// finishIn writes a result in the user's transaction, and what it asks for if it is not there already.
+func finishIn(ctx context.Context, tx pgx.Tx, c *completion) error {
+	row, err := first(finish(ctx, tx, []*completion{c}))
+	if err := verdict(c.lease)(row, err); err != nil || !row.Done || !c.asks() {
+		return err
+	}
+	b := &pgx.Batch{}
+	c.queueAsked(b, false)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// queueAsked queues the statements for what a result asks for. blind: whether this transaction made J10 is not known yet; it may
+// have been one before, whose reply was lost.
+func (c *completion) queueAsked(b *pgx.Batch, blind bool) {
+	tenant, job, result := c.lease.Key.Tenant, c.lease.Job, [16]byte(c.result.ID)
+	if steps := c.result.Steps; len(steps) > 0 {
+		b.Queue(followSQL, tenant, job, result,
+			column(steps, func(s ledger.StepAsk) string { return s.Key.Text }),
+			column(steps, func(s ledger.StepAsk) string { return s.Action }),
+			column(steps, func(s ledger.StepAsk) []byte { return s.InputHash[:] }),
+			column(steps, func(s ledger.StepAsk) []byte { return s.Input }),
+			column(steps, func(s ledger.StepAsk) *string { return originText(s.Origin) }), blind)
+	}
+	if ms := c.result.Messages; len(ms) > 0 {
+		b.Queue(putSQL, tenant, job, result,
+			column(ms, func(m ledger.MessageAsk) string { return m.Action }),
+			column(ms, func(m ledger.MessageAsk) []byte { return m.Body }), ledger.MessageHold, blind)
+	}
 }
 
 // originText is what the ledger keeps of an origin, as JSON: null for none.

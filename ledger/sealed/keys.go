@@ -144,6 +144,10 @@ func answerPlace(tenant string, job int64, attempt ledger.ID, codec string) plac
 	return place{"answer", tenant, fmt.Sprint(job), attempt.String(), codec}
 }
 
+func messagePlace(id ledger.OutgoingID) place {
+	return place{"message", id.Tenant, fmt.Sprint(id.Job), id.Result.String(), fmt.Sprint(id.N)}
+}
+
 // bound is the header and the place as the seal covers them.
 func (p place) bound(header []byte) []byte {
 	b := bytes.Clone(header)

@@ -164,9 +164,19 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("claim: %+v, %v", c, err)
 	}
 	step := ledger.StepAsk{Key: ledger.Key{Tenant: "acme", Text: "acme:mail:1"}, Action: "mail", Input: []byte(`{"to":"kim"}`)}
-	steps := []ledger.StepAsk{step}
-	if err := second.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(`"secret"`), Steps: steps}); err != nil || string(steps[0].Input) != string(step.Input) {
+	steps, messages := []ledger.StepAsk{step}, []ledger.MessageAsk{{Action: "next", Body: []byte("to kim")}}
+	if err := second.Complete(ctx, c.Lease, ledger.Result{ID: ledger.NewID(), Body: []byte(`"secret"`), Steps: steps, Messages: messages}); err != nil || string(steps[0].Input) != string(step.Input) || string(messages[0].Body) != "to kim" {
 		t.Fatalf("complete: %v; the caller's own step has the input %q", err, steps[0].Input)
+	}
+	l.AgeMessages(time.Hour)
+	if raw, err := l.TakeMessages(ctx, 1, 0); err != nil || len(raw) != 1 || bytes.Contains(raw[0].Body, []byte("kim")) {
+		t.Errorf("the ledger itself has the message %+v, %v", raw, err)
+	}
+	if ms, err := first.TakeMessages(ctx, 1, 0); err != nil || len(ms) != 1 || !errors.Is(ms[0].Fault, ErrKey) || ms[0].Body != nil {
+		t.Errorf("the message without its key: %+v, %v", ms, err)
+	}
+	if ms, err := second.TakeMessages(ctx, 1, 0); err != nil || len(ms) != 1 || string(ms[0].Body) != "to kim" {
+		t.Errorf("the message: %+v, %v", ms, err)
 	}
 	if raw, err := l.Due(ctx, 1, time.Hour); err != nil || len(raw) != 1 || bytes.Contains(raw[0].Input, []byte("kim")) {
 		t.Errorf("the ledger itself has the step %+v, %v", raw, err)

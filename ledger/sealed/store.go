@@ -63,6 +63,9 @@ func (s *Store) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Eviden
 
 // Complete implements ledger.Ledger.
 func (s *Store) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) error {
+	if err := r.CheckMessages(); err != nil {
+		return err // sealed, nothing is empty
+	}
 	if r.Body == nil {
 		r.Body = []byte{}
 	}
@@ -72,7 +75,24 @@ func (s *Store) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) e
 		step := &r.Steps[i]
 		step.Input = s.keys.seal(inputPlace(step.Key, step.InputHash), step.Input)
 	}
+	r.Messages = slices.Clone(r.Messages)
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		m.Body = s.keys.seal(messagePlace(ledger.OutgoingID{Tenant: l.Key.Tenant, Job: l.Job, Result: r.ID, N: i + 1}), m.Body)
+	}
 	return s.Store.Complete(ctx, l, r)
+}
+
+// TakeMessages implements ledger.Outbox.
+func (s *Store) TakeMessages(ctx context.Context, n int, hold time.Duration) ([]ledger.Outgoing, error) {
+	all, err := s.Store.TakeMessages(ctx, n, hold)
+	for i := range all {
+		m := &all[i]
+		if m.Fault == nil {
+			m.Body, m.Fault = s.keys.open(messagePlace(m.ID), m.Body)
+		}
+	}
+	return all, err
 }
 
 // Due implements ledger.Reconciler.

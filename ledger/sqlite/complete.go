@@ -13,7 +13,7 @@ import (
 
 // Complete implements ledger.Ledger.
 func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Result) error {
-	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key)); err != nil {
+	if err := cmp.Or(res.Check(), res.CheckSteps(lease.Key), res.CheckMessages()); err != nil {
 		return err
 	}
 	hooks := make([]hook, len(res.Hooks))
@@ -83,7 +83,7 @@ func (t *tx) complete(ctx context.Context, lease ledger.Lease, res ledger.Result
 			return err
 		}
 	}
-	return nil
+	return t.put(r, res)
 }
 
 // idList is the ids as surplus.sql takes them.

@@ -136,6 +136,10 @@ func harness(t *testing.T) *ledgertest.Harness {
 				and job = (select id from paidonce_job where tenant = ?2 and key = ?3)`, d.Microseconds(), k.Tenant, k.Text)
 		},
 		AgeRow: age("created_at = created_at - ?1, updated_at = updated_at - ?1, next_at = next_at - ?1, done_at = done_at - ?1"),
+		AgeMessages: func(d time.Duration) {
+			t.Helper()
+			run(t, db, "update paidonce_outbox set next_at = next_at - ?1", d.Microseconds())
+		},
 		Hook: func(mark string) ledger.Hook {
 			return hook(func(ctx context.Context, tx sqlite.Tx) error {
 				_, err := tx.ExecContext(ctx, "insert into mark values (?)", mark)

@@ -216,6 +216,8 @@ var acrossTenants = map[string]string{
 	"costs_models":  "a report for people, of one tenant or of all",
 	"costs_avoided": "a report for people, of one tenant or of all",
 	"forgotten":     "a report for people, of one tenant or of all",
+	"outbox_due":    "whoever publishes does so for all tenants",
+	"outbox_count":  "a gauge over all tenants",
 }
 
 func TestTenantIsNamed(t *testing.T) { ledgertest.TenantIsNamed(t, "paidonce_", acrossTenants) }

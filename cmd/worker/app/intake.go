@@ -34,6 +34,7 @@ func (c *call) reachable(cfg *config.Config) error {
 type intake struct {
 	store    ledger.Store
 	handlers *job.Registry
+	name     string // of the worker that puts
 	worker   ledger.WorkerID
 	log      *slog.Logger
 	again    []ledger.Avoided // what was submitted before and is done, not counted yet
@@ -51,18 +52,30 @@ func (c *call) openIntake(cfg *config.Config, log *slog.Logger) (*queue, error) 
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname() // for people
-	id, err := store.Join(c.ctx, ledger.Worker{ID: "submit-" + ledger.NewID().String(), TTL: intakeLease, Host: host, PID: os.Getpid(), Version: version()})
-	if err != nil {
+	in := newIntake(store, registry(cfg), log)
+	if err := in.join(c.ctx); err != nil {
 		done()
 		return nil, fmt.Errorf("joining ledger %s to submit: %w", cfg.Ledger.URL, err)
 	}
-	in := &intake{store: store, handlers: registry(cfg), worker: id, log: log}
 	return &queue{Publisher: in, close: func(ctx context.Context) error {
 		defer done()
-		return store.Leave(ctx, id)
+		return store.Leave(ctx, in.worker)
 	}}, nil
 }
+
+func newIntake(store ledger.Store, handlers *job.Registry, log *slog.Logger) *intake {
+	return &intake{store: store, handlers: handlers, log: log, name: "submit-" + ledger.NewID().String()}
+}
+
+// join begins an epoch, as whom jobs are put.
+func (i *intake) join(ctx context.Context) (err error) {
+	host, _ := os.Hostname() // for people
+	i.worker, err = i.store.Join(ctx, ledger.Worker{ID: i.name, TTL: intakeLease, Host: host, PID: os.Getpid(), Version: version()})
+	return err
+}
+
+// errRefused: a message asks for nothing that could be put.
+var errRefused = errors.New("the message is refused")
 
 // Publish implements broker.Publisher.
 func (i *intake) Publish(ctx context.Context, ms ...broker.Message) error {
@@ -81,11 +94,11 @@ func (i *intake) Publish(ctx context.Context, ms ...broker.Message) error {
 func (i *intake) put(ctx context.Context, m broker.Message) error {
 	h, ok := i.handlers.Lookup(m.Attributes["job"])
 	if !ok {
-		return fmt.Errorf("there is no job %q", m.Attributes["job"])
+		return fmt.Errorf("%w: there is no job %q", errRefused, m.Attributes["job"])
 	}
 	in, err := h.Decode(m.Body)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	c, err := i.store.Claim(ctx, ledger.Request{Key: in.Key.Ledger(), Action: h.Name(), InputHash: in.Hash, Input: in.Body, Carrier: ledger.CarriedByLedger,
 		Worker: i.worker, Token: ledger.NewID(), MaxRun: intakeLease})
@@ -93,7 +106,7 @@ func (i *intake) put(ctx context.Context, m broker.Message) error {
 	case err != nil:
 		return err
 	case c.Verdict == ledger.Mismatch:
-		return fmt.Errorf("key %s is there with another input (%s, this is %s)", in.Key, c.Stored.InputHash, in.Hash)
+		return fmt.Errorf("%w: key %s is there with another input (%s, this is %s)", errRefused, in.Key, c.Stored.InputHash, in.Hash)
 	case c.Verdict == ledger.Saved, c.Verdict == ledger.Purged:
 		i.avoided(in.Key.Ledger().Tenant, h.Name(), c.Cost)
 		return nil
@@ -126,4 +139,33 @@ func (i *intake) count(ctx context.Context) {
 		i.log.WarnContext(ctx, "jobs submitted again were not counted", "jobs", len(i.again), "error", err)
 	}
 	i.again = nil
+}
+
+// embedded publishes for a worker whose broker lives in its process: what was asked for with a result must outlive that. Jobs are put into
+// the ledger, and what is none goes to the queue, which sets it aside with its reason.
+type embedded struct {
+	*intake
+	queue broker.Publisher
+}
+
+// Publish implements broker.Publisher. Between two calls nobody has joined, since nobody would renew its lease.
+func (e embedded) Publish(ctx context.Context, ms ...broker.Message) (err error) {
+	if err := e.join(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if lerr := e.store.Leave(context.WithoutCancel(ctx), e.worker); lerr != nil {
+			e.log.WarnContext(ctx, "epoch of the outbox not closed; it lapses", "error", lerr)
+		}
+	}()
+	for _, m := range ms {
+		err := e.intake.Publish(ctx, m)
+		if errors.Is(err, errRefused) {
+			err = e.queue.Publish(ctx, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

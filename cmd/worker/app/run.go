@@ -148,6 +148,10 @@ func (c *call) assemble(cfg *config.Config, log *slog.Logger) (w *worker, err er
 		prom.WatchBroker(w.registry, w.queue.metrics)
 	}
 	cc.Source, cc.Store, cc.Log, cc.Trace = w.queue, w.store, log, w.metrics.Trace()
+	cc.Publisher = w.queue.Publisher
+	if c.throughLedger(cfg) { // else a message would be gone with this process
+		cc.Publisher = embedded{newIntake(w.store, cc.Handlers, log), w.queue.Publisher}
+	}
 	if w.consumer, err = consumer.New(cc); err != nil {
 		return w, err
 	}
@@ -253,11 +257,24 @@ func (w *worker) watch(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			w.log.Warn("unknown jobs not counted", "error", err)
 		}
+		w.countOutbox(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(gaugeEvery):
 		}
+	}
+}
+
+// countOutbox keeps the gauge of messages that no broker has yet.
+func (w *worker) countOutbox(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	n, err := w.store.CountMessages(ctx)
+	if err == nil {
+		w.metrics.Outbox(n)
+	} else if ctx.Err() == nil {
+		w.log.Warn("outbox not counted", "error", err)
 	}
 }
 

@@ -1,11 +1,13 @@
 -- J10s: the steps of a result, in its transaction and after J10. Keys are inserted in order, so that no two
 -- statements wait for each other; a key that is there is kept as it is. The link is then that of this generation.
--- $1 tenant, $2 job, $3 result id, $4 keys, $5 actions, $6 input hashes, $7 inputs, $8 origins or nulls
+-- $1 tenant, $2 job, $3 result id, $4 keys, $5 actions, $6 input hashes, $7 inputs, $8 origins or nulls, $9 whether
+-- nobody knows that it was this transaction which made J10, and none before it
 with j as materialized (
   select b.tenant, b.id, b.key, b.generation, b.done_at as now, e.actor
   from paidonce.job b
   join paidonce.event e on e.tenant = b.tenant and e.job = b.id and e.n = b.events and e.part_on = b.part_on
   where b.tenant = $1 and b.id = $2 and b.state = 'done' and b.result_id = $3
+    and (not $9::boolean or b.xmin = pg_current_xact_id()::xid)
 ), q as materialized (
   select j.tenant, j.id as job, j.generation, j.now, s.*
   from j cross join unnest($4::text[], $5::text[], $6::bytea[], $8::text[]) with ordinality as s(key, action, input_hash, origin, n)
