@@ -51,13 +51,17 @@ type Receipt struct {
 // Timeout is that of one attempt, connection and login included.
 const Timeout = time.Minute
 
+// MaxRuns is how often a step is tried where nothing was sent or the answer was "not now": by the consumer's usual waits for
+// half a day, so that an outage of a mail server needs nobody's help.
+const MaxRuns = 60
+
 // Step makes a step that sends mail through s. write makes the mail of a step's input, and must make the same of the
 // same: it runs again when an attempt failed. Its errors have the classes that those of handlers have.
 //
-// An unknown outcome is held. The step may be changed before it is registered: OnUnknown, Reconcile, Retry, Timeout.
+// An unknown outcome is held. The step may be changed before it is registered: OnUnknown, Reconcile, Retry, Timeout, MaxRuns.
 func Step[In job.Keyed](name string, s *Server, write func(In) (Message, error)) job.Step[In, Receipt] {
 	return job.Step[In, Receipt]{
-		Name: name, Provider: "smtp", Timeout: Timeout,
+		Name: name, Provider: "smtp", Timeout: Timeout, MaxRuns: MaxRuns,
 		Do: func(ctx context.Context, a *job.Attempt, in In) (Receipt, error) {
 			m, err := write(in)
 			if err != nil {

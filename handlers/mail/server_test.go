@@ -61,8 +61,11 @@ func TestSecurity(t *testing.T) {
 			w := mortal.New(t)
 			s := server(t, nil, c.scheme+"://"+c.login+sink.Addr()+c.query)
 			s.Roots = c.roots
-			w.Config.MaxRuns = 1
-			w.Register = func(reg *job.Registry) { job.RegisterStep(reg, mail.Step("email", s, write)) }
+			w.Register = func(reg *job.Registry) {
+				step := mail.Step("email", s, write)
+				step.MaxRuns = 1
+				job.RegisterStep(reg, step)
+			}
 			w.Send("email", noteBody)
 			n := w.Start("a", nil)
 			j := ended(w)

@@ -54,6 +54,10 @@ func (p Posted) object() string { return p.Channel + "/" + p.TS }
 // Timeout is that of one attempt.
 const Timeout = 30 * time.Second
 
+// MaxRuns is how often a step is tried where nothing was sent or the answer was "not now": by the consumer's usual waits for
+// half a day, so that an outage of Slack needs nobody's help.
+const MaxRuns = 60
+
 // EventType is the type of the metadata by which a post is found; its payload has the step's key and the attempt.
 const EventType = "paidonce_step"
 
@@ -61,10 +65,10 @@ const EventType = "paidonce_step"
 // runs again when an attempt failed, and for look-ups. Its errors have the classes that those of handlers have.
 //
 // An unknown outcome is looked up, and held where that cannot tell. The step may be changed before it is registered:
-// OnUnknown, Reconcile, Retry, Timeout.
+// OnUnknown, Reconcile, Retry, Timeout, MaxRuns.
 func Step[In job.Keyed](name string, w Workspace, write func(In) (Message, error)) job.Step[In, Posted] {
 	return job.Step[In, Posted]{
-		Name: name, Provider: "slack", Timeout: Timeout,
+		Name: name, Provider: "slack", Timeout: Timeout, MaxRuns: MaxRuns,
 		Do: func(ctx context.Context, a *job.Attempt, in In) (Posted, error) {
 			m, err := write(in)
 			if err != nil {

@@ -323,9 +323,10 @@ func TestWebhook(t *testing.T) {
 	}
 	// Nor where nothing could be sent.
 	bubble(t, slackstub.Options{}, func(r *rig) {
-		r.Config.MaxRuns = 1
 		r.Register = func(reg *job.Registry) {
-			job.RegisterStep(reg, slack.Webhook("slack", "http://nobody.test/services/secret", write))
+			s := slack.Webhook("slack", "http://nobody.test/services/secret", write)
+			s.MaxRuns = 1
+			job.RegisterStep(reg, s)
 		}
 		r.Send("slack", noteBody)
 		r.Idle(time.Hour)

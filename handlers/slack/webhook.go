@@ -24,7 +24,7 @@ import (
 // the channel. Where a post too many is better than none, set OnUnknown to job.Replay(1).
 func Webhook[In job.Keyed](name, address string, write func(In) (Message, error)) job.Step[In, string] {
 	return job.Step[In, string]{
-		Name: name, Provider: "slack", Timeout: Timeout,
+		Name: name, Provider: "slack", Timeout: Timeout, MaxRuns: MaxRuns,
 		Do: func(ctx context.Context, a *job.Attempt, in In) (string, error) {
 			m, err := write(in)
 			if err != nil {

@@ -81,11 +81,15 @@ const MaxAnswer = 64 << 10
 // Timeout is that of one attempt.
 const Timeout = 30 * time.Second
 
+// MaxRuns is how often a step is tried where nothing was sent or the answer was "not now": by the consumer's usual waits for
+// half a day, so that an outage of a receiver needs nobody's help.
+const MaxRuns = 60
+
 // Step makes a step that posts to e. write makes the request of a step's input; its errors have the classes that those of handlers
-// have. The step may be changed before it is registered: Provider, OnUnknown, Reconcile, Retry, Timeout.
+// have. The step may be changed before it is registered: Provider, OnUnknown, Reconcile, Retry, Timeout, MaxRuns.
 func Step[In job.Keyed](name string, e Endpoint, write func(In) (Request, error)) job.Step[In, Answer] {
 	s := job.Step[In, Answer]{
-		Name: name, Timeout: Timeout,
+		Name: name, Timeout: Timeout, MaxRuns: MaxRuns,
 		Do: func(ctx context.Context, a *job.Attempt, in In) (Answer, error) {
 			q, err := write(in)
 			if err != nil {
