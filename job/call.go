@@ -55,6 +55,9 @@ type Route[In, Out any] struct {
 	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
 	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
+	// Traced says that the provider can be asked about an attempt by Attempt.ID alone, such as by metadata that it keeps: the call's
+	// Reconcile does, and no policy pays again within the run that lost the answer, though the provider has not named it.
+	Traced bool
 	// Free says that what is done under Attempt.Sent costs nothing: its cost is on record as 0. Else
 	// nobody knows it. It changes nothing for requests by Attempt.HTTP, which are priced by their answers.
 	Free bool
@@ -212,7 +215,7 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 			if o == nil || o.evidence.State == ledger.Received || o.again == aborted || o.again == relook {
 				return v, o, err
 			}
-			if o.evidence.State == ledger.Sent && (q.askable(o) || !q.replayed(ctx)) {
+			if o.evidence.State == ledger.Sent && (q.askable(rt, o) || !q.replayed(ctx)) {
 				return nil, o, fmt.Errorf("%w: route %s: %w", q.run.stick(ErrHeld), rt.Name, o.err)
 			}
 			errs = append(errs, fmt.Errorf("route %s: %w", rt.Name, o.err))
@@ -225,10 +228,10 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 	return nil, o, exhausted(q.Name, tried, ends, errs)
 }
 
-// askable reports whether the provider can be asked about an unknown attempt by the name of its answer. No policy
-// pays again before it was.
-func (q *question[In, Out]) askable(o *outcome) bool {
-	return q.Reconcile != nil && o.evidence.ObjectID != ""
+// askable reports whether the provider can be asked about an unknown attempt, by the name of its answer or by the
+// attempt's own. No policy pays again before it was.
+func (q *question[In, Out]) askable(rt *Route[In, Out], o *outcome) bool {
+	return q.Reconcile != nil && (o.evidence.ObjectID != "" || rt.Traced)
 }
 
 // replayed reports whether the policy let this run go on past an unknown attempt

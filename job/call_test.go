@@ -281,15 +281,18 @@ func TestHold(t *testing.T) {
 func TestReplay(t *testing.T) {
 	for name, c := range map[string]struct {
 		aged     bool
+		traced   bool
 		want     string
 		attempts []string
 	}{
-		"past its timeout": {true, "ok:in", []string{"a unknown unsure", "b received done"}},
-		"within it":        {false, "", []string{"a sent unsure"}},
+		"past its timeout":            {true, false, "ok:in", []string{"a unknown unsure", "b received done"}},
+		"within it":                   {false, false, "", []string{"a sent unsure"}},
+		"it can be asked about, past": {true, true, "", []string{"a sent unsure"}},
 	} {
 		b := newBench(t)
 		j := b.run()
 		a := sending("a", Unsure(errBad))
+		a.Traced = c.traced
 		do := a.Do
 		a.Do = func(ctx context.Context, at *Attempt, in string) (string, error) {
 			v, err := do(ctx, at, in)
@@ -300,7 +303,7 @@ func TestReplay(t *testing.T) {
 		}
 		v, err := calls(t, j, Call[string, string]{Name: "c", OnUnknown: Replay(1), Routes: []Route[string, string]{a, sending("b", "ok")},
 			Reconcile: func(context.Context, Open) (string, Finding, error) { return "", CannotTell, nil }}, "in") // there is no id to ask by
-		if v != c.want || errors.Is(err, ErrHeld) == c.aged {
+		if v != c.want || errors.Is(err, ErrHeld) != (c.want == "") {
 			t.Errorf("%s: %q, %v", name, v, err)
 		}
 		b.want(c.attempts...)

@@ -99,7 +99,8 @@ func (s Settings) WithDefaults(routes []Route) Settings {
 func Routes[In, Out any](s Settings, ways Ways[In, Out]) []job.Route[In, Out] {
 	routes := make([]job.Route[In, Out], len(s.Routes))
 	for i, r := range s.Routes {
-		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout, AtOnce: r.AtOnce, PerMinute: r.PerMinute}
+		routes[i] = job.Route[In, Out]{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout, AtOnce: r.AtOnce, PerMinute: r.PerMinute,
+			Traced: r.Provider == OpenAI && !r.Background} // stored completions are found by their metadata
 		switch {
 		case r.Background && (r.Provider != OpenAI || ways.Background == nil):
 		case r.Background:

@@ -60,7 +60,8 @@ type proof struct {
 	way
 	jobs, kills    int
 	finished, held int
-	calls, lost    int // paid; of these, answers that did not arrive whole. Requests that were lost unread are counted in lost too
+	calls, lost    int // paid; of these, answers that did not arrive whole
+	crashes        int // times that a call's outcome was lost with its run, paid or not, as far as anybody noticed
 	finishedCalls  int // paid for jobs that are finished
 	twice          int // keys paid more than once
 	wasted         int64
@@ -232,6 +233,11 @@ func (p *proof) bill(w *World) {
 		if j.Cost != nil {
 			p.off += int64(*j.Cost)
 		}
+		for _, h := range j.History {
+			if h.From == ledger.Running && h.To == ledger.Unknown {
+				p.crashes++
+			}
+		}
 	}
 }
 
@@ -265,17 +271,17 @@ func (p *proof) check(t *testing.T) {
 func proofTable(proofs []*proof) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "WAY\tKILLS\tANSWERS LOST\tFINISHED\tCALLS A FINISHED JOB\tKEYS PAID TWICE\tWASTED USD\tHELD\tHELD OF 1,000 LOST\tBOOKED LESS BILLED")
+	fmt.Fprintln(t, "WAY\tKILLS\tANSWERS LOST\tFINISHED\tCALLS A FINISHED JOB\tKEYS PAID TWICE\tWASTED USD\tHELD\tA 1,000 CRASHES\tBOOKED LESS BILLED")
 	for _, p := range proofs {
 		if p == nil {
 			continue // it has failed, and says so
 		}
-		off := ledger.Nano(p.off).String()
-		if !p.booked {
-			off = "-"
+		off, held := ledger.Nano(p.off).String(), fmt.Sprintf("%.0f (%d)", 1000*float64(p.held)/float64(max(p.crashes, 1)), p.crashes)
+		if !p.booked { // it keeps no books, and does not notice
+			off, held = "-", "-"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.2f\t%d\t%s\t%d\t%.0f\t%s\n", p.name, p.kills, p.lost, p.finished, float64(p.finishedCalls)/float64(max(p.finished, 1)),
-			p.twice, ledger.Nano(p.wasted), p.held, 1000*float64(p.held)/float64(max(p.lost, 1)), off)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.2f\t%d\t%s\t%d\t%s\t%s\n", p.name, p.kills, p.lost, p.finished, float64(p.finishedCalls)/float64(max(p.finished, 1)),
+			p.twice, ledger.Nano(p.wasted), p.held, held, off)
 	}
 	_ = t.Flush() // into memory
 	return b.String()
