@@ -62,6 +62,7 @@ type Consumer struct {
 	renewDue   atomic.Bool            // the keeper should renew at once
 	renewFails bool                   // the keeper's own: the last renewal did not go through
 	freed      chan struct{}          // a slot was given back
+	claims     chan struct{}          // a run has begun
 	runs       sync.WaitGroup         // every goroutine that processes a delivery or a job
 	hurry      chan struct{}          // closed: the drain waits no longer
 	hurryOnce  sync.Once
@@ -82,7 +83,7 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
-		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), hurry: make(chan struct{}),
+		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), claims: make(chan struct{}, 1), hurry: make(chan struct{}),
 		asked: make(chan ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = timed{cfg.Store, c.trace}

@@ -206,18 +206,18 @@ func (c *Consumer) cancelled(keys []ledger.Key) {
 const heedEvery = 800 * time.Millisecond
 
 // heed ends the work context of runs whose jobs a person cancelled. It is a goroutine of its own: a ledger that
-// hangs must not hold the keeper up. What is missed here the next renewal tells.
+// hangs must not hold the keeper up. What is missed here the next renewal tells. While nothing runs it rests.
 func (c *Consumer) heed(ctx context.Context) {
-	tick := time.NewTicker(heedEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for ctx.Err() == nil {
 		if !c.runsAny() {
+			select {
+			case <-ctx.Done():
+			case <-c.claims:
+			}
 			continue
+		}
+		if sleep(ctx, heedEvery); ctx.Err() != nil {
+			return
 		}
 		hctx, cancel := context.WithTimeout(ctx, settleTimeout)
 		keys, err := c.store.Flagged(hctx, *c.worker.Load())

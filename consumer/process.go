@@ -367,6 +367,10 @@ func (c *Consumer) owns(w *work, l *ledger.Lease, cancel context.CancelCauseFunc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.lease, w.cancel = l, cancel
+	select {
+	case c.claims <- struct{}{}:
+	default: // whoever heeds cancels knows
+	}
 }
 
 // owned is the work's lease, nil before its claim.
