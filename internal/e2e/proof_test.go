@@ -260,8 +260,8 @@ func (p *proof) check(t *testing.T) {
 			t.Errorf("%d calls for %d finished jobs, %d keys paid twice", p.finishedCalls, p.finished, p.twice)
 		}
 	case "reconcile, then replay:1": // which sends again what is not found within the hold time
-		if 50*p.held >= p.jobs || 100*p.twice > p.jobs {
-			t.Errorf("of %d jobs %d are held and %d were paid twice, want less than 2 %% and no more than 1 %%", p.jobs, p.held, p.twice)
+		if p.held > max(1, p.jobs/50-1) || p.twice > max(1, p.jobs/100) {
+			t.Errorf("of %d jobs %d are held and %d were paid twice, want less than 2 %% and no more than 1 %% (or one)", p.jobs, p.held, p.twice)
 		}
 	}
 	if p.lost == 0 {
