@@ -32,7 +32,7 @@ func inBackground(t *testing.T, generate func(modelserver.Request) string) *benc
 	b := &bench{t: t, models: ms, ledger: memory.New()}
 	s := provider.Settings{OpenAI: provider.Account{BaseURL: ms.URL() + "/v1/", APIKey: "k"},
 		Routes: []provider.Route{{Name: "only", Provider: provider.OpenAI, Model: "a-model", Timeout: 2 * time.Second, Background: true}}}
-	job.Register(&b.reg, summarize.New(s))
+	job.Register(&b.reg, summarize.New(s, summarize.Tell{}))
 	job.Register(&b.reg, invoice.New(s, nil))
 	job.Register(&b.reg, moderate.New(s))
 	if b.worker, err = b.ledger.Join(t.Context(), ledger.Worker{ID: "w", TTL: time.Hour}); err != nil {
