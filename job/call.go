@@ -295,8 +295,12 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
+	day := q.run.cfg.Day
+	if q.gratis {
+		day = ledger.DayLimits{} // a step costs nothing over HTTP neither, and waits for no budget
+	}
 	return &Attempt{run: q.run, free: rt.Free, gratis: q.gratis, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: q.run.cfg.Day}}
+		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
 }
 
 // played runs a route on a saved answer.
