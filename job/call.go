@@ -51,8 +51,8 @@ type Route[In, Out any] struct {
 	AtOnce int
 	// PerMinute bounds how many attempts this process begins on it a minute, evenly spaced. 0: no bound.
 	PerMinute int
-	// Reserve is an upper bound of one attempt's cost, held against the job's budget until the real cost is
-	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
+	// Reserve is an upper bound of one attempt's cost, held against the job's budget and those of the day until the
+	// attempt has an outcome. What it cost counts then, if anybody knows it, and else nothing. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
 	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
 	// Free says that what is done under Attempt.Sent costs nothing: its cost is on record as 0. Else
