@@ -90,12 +90,13 @@ func (p *post) mails(doc string, row string, sent ...string) {
 	if err != nil {
 		p.Fatalf("the mail about %s: %v", doc, err)
 	}
-	got := fmt.Sprintf("%s runs %d open %d", j.State, j.Runs, j.OpenCalls)
+	var got strings.Builder
+	fmt.Fprintf(&got, "%s runs %d open %d", j.State, j.Runs, j.OpenCalls)
 	for _, a := range j.Attempts {
-		got += fmt.Sprintf(" %s%s", a.State, a.Evidence.ObjectID)
+		fmt.Fprintf(&got, " %s%s", a.State, a.Evidence.ObjectID)
 	}
-	if got != row {
-		p.Errorf("the mail about %s is %s, want %s", doc, got, row)
+	if got.String() != row {
+		p.Errorf("the mail about %s is %s, want %s", doc, got.String(), row)
 	}
 }
 
