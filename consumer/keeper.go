@@ -191,14 +191,21 @@ func (c *Consumer) lose() {
 	})
 }
 
+// cancelled ends the work context of the runs of these jobs. What is flagged stays so until its calls have ended, and is
+// named each time, so thousands at once are looked for in one pass.
 func (c *Consumer) cancelled(keys []ledger.Key) {
-	for _, k := range keys {
-		c.each(func(w *work) {
-			if l, cancel := c.owned(w); l != nil && l.Key == k {
-				cancel(job.ErrCancelled)
-			}
-		})
+	if len(keys) == 0 {
+		return
 	}
+	flagged := make(map[ledger.Key]bool, len(keys))
+	for _, k := range keys {
+		flagged[k] = true
+	}
+	c.each(func(w *work) {
+		if l, cancel := c.owned(w); l != nil && flagged[l.Key] {
+			cancel(job.ErrCancelled)
+		}
+	})
 }
 
 // heedEvery is how often a worker that runs something asks which of its jobs were cancelled: a person who cancels one

@@ -84,7 +84,7 @@ func (a *Attempt) Free() *http.Client { return http.DefaultClient }
 // that it definitely did not happen, and anything else that it may have.
 func (a *Attempt) Sent(ctx context.Context) error {
 	if a.free {
-		a.spec.Day = ledger.DayLimits{} // what costs nothing waits for no budget
+		a.spec.Day = ledger.DayLimits{} // as Effect does
 	}
 	if err := a.gate(ctx); err != nil {
 		return err

@@ -51,8 +51,8 @@ type Route[In, Out any] struct {
 	AtOnce int
 	// PerMinute bounds how many attempts this process begins on it a minute, evenly spaced. 0: no bound.
 	PerMinute int
-	// Reserve is an upper bound of one attempt's cost, held against the job's budget until the real cost is
-	// known. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
+	// Reserve is an upper bound of one attempt's cost, held against the job's budget and those of the day until the
+	// attempt has an outcome. What it cost counts then, if anybody knows it, and else nothing. 0: reckoned by the model's price for a request through HTTP, from its size and the output that it
 	// allows; nothing is held where no price is known, nor for what goes through Sent.
 	Reserve ledger.Nano
 	// Traced says that the provider can be asked about an attempt by Attempt.ID alone, such as by metadata that it keeps: the call's
@@ -298,8 +298,12 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 	id := ledger.NewID()
 	q.run.began(id, q.OnUnknown)
+	day := q.run.cfg.Day
+	if q.gratis {
+		day = ledger.DayLimits{} // a step costs nothing over HTTP neither, and waits for no budget
+	}
 	return &Attempt{run: q.run, free: rt.Free, gratis: q.gratis, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: q.run.cfg.Day}}
+		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
 }
 
 // played runs a route on a saved answer.

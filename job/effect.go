@@ -98,6 +98,9 @@ func (e *effect) take(caller context.Context) (context.Context, error) {
 	e.cancel = func(err error) { stop(); cancel(err) }
 	e.a.mu.Lock()
 	e.a.manual = true
+	if e.a.free {
+		e.a.spec.Day = ledger.DayLimits{} // what costs nothing waits for no budget
+	}
 	e.a.mu.Unlock()
 	return ctx, nil
 }

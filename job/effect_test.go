@@ -119,10 +119,10 @@ func TestEffectOutcome(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			served := new(atomic.Int64)
-			var key string
+			var key atomic.Value
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served.Add(1)
-				key = r.Header.Get("Idempotency-Key")
+				key.Store(r.Header.Get("Idempotency-Key"))
 				c.serve(w, r)
 			}))
 			defer srv.Close()
@@ -131,8 +131,8 @@ func TestEffectOutcome(t *testing.T) {
 				return keyed(ctx, a.Effect(), srv.URL)
 			})
 			at := f.one(t)
-			if served.Load() != 1 || key != "the-key" || at.state != c.state || at.evidence.Class != c.class || at.evidence.Status != c.status || got.out != c.out {
-				t.Errorf("%d served with key %q, %s %s %d, %q; want %s %s %d, %q", served.Load(), key, at.state, at.evidence.Class, at.evidence.Status, got.out, c.state, c.class, c.status, c.out)
+			if served.Load() != 1 || key.Load() != "the-key" || at.state != c.state || at.evidence.Class != c.class || at.evidence.Status != c.status || got.out != c.out {
+				t.Errorf("%d served with key %q, %s %s %d, %q; want %s %s %d, %q", served.Load(), key.Load(), at.state, at.evidence.Class, at.evidence.Status, got.out, c.state, c.class, c.status, c.out)
 			}
 			if id := at.evidence.ProviderRequestID; c.state == ledger.Received && c.status != 307 && id != "req_1" {
 				t.Errorf("the request's id is on record as %q", id)

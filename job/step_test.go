@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -200,4 +202,39 @@ func TestStepsRegistered(t *testing.T) {
 		}
 	}()
 	RegisterStep(&Registry{}, Step[note, string]{Name: "slow", Do: unused})
+}
+
+// TestFreeWaitsForNoBudget: what costs nothing asks no budget of the day, whichever way it goes out. What a call cost above
+// its estimate would hold back the message that tells of it until the next day.
+func TestFreeWaitsForNoBudget(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	ways := map[string]func(context.Context, *Attempt) (string, error){
+		"sent":   func(ctx context.Context, a *Attempt) (string, error) { return "", a.Sent(ctx) },
+		"effect": func(ctx context.Context, a *Attempt) (string, error) { return keyed(ctx, a.Effect(), srv.URL) },
+		"http":   func(ctx context.Context, a *Attempt) (string, error) { return keyed(ctx, a.HTTP(), srv.URL) },
+	}
+	for way, do := range ways {
+		t.Run(way, func(t *testing.T) {
+			send := func(step, free bool) ledger.DayLimits {
+				f := &fake{}
+				j := testRun(t, f, func(cfg *RunConfig) { cfg.Day = ledger.DayLimits{Tenant: ledger.USD} })
+				c := Call[string, string]{Name: "ask", gratis: step, Routes: []Route[string, string]{{
+					Name: "only", Provider: "shop", Timeout: time.Minute, Free: free,
+					Do: func(ctx context.Context, a *Attempt, _ string) (string, error) { return do(ctx, a) }}}}
+				j.calls = map[string]CallInfo{"ask": c.info()}
+				_, _ = c.Run(t.Context(), j, "in")
+				return f.one(t).Day
+			}
+			if d := send(true, true); d != (ledger.DayLimits{}) {
+				t.Errorf("a step is sent under %+v", d)
+			}
+			if d := send(false, true); way != "http" && d != (ledger.DayLimits{}) { // HTTP is priced by its answer
+				t.Errorf("a free effect is sent under %+v", d)
+			}
+			if d := send(false, false); d == (ledger.DayLimits{}) {
+				t.Error("a paid call is sent under no budget")
+			}
+		})
+	}
 }

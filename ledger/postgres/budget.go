@@ -16,12 +16,18 @@ var (
 // overDay is the state of paidonce.over_day.
 const overDay = "POB20"
 
+// limitedRow is what the gate says of an attempt under budgets of the day.
+type limitedRow struct {
+	gateRow
+	Over bool // one of them had no room
+}
+
 // gateWithin is gate for attempts under budgets of the day.
-func (l *Ledger) gateWithin(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
+func (l *Ledger) gateWithin(ctx context.Context, asks []*gateAsk) ([]limitedRow, error) {
 	args := append(gateArguments(asks),
 		column(asks, func(a *gateAsk) ledger.Nano { return a.attempt.Day.Tenant }),
 		column(asks, func(a *gateAsk) ledger.Nano { return a.attempt.Day.Action }))
-	return locked[gateRow](ctx, l.pool, column(asks, func(a *gateAsk) jobRef { return jobRef{a.lease.Key.Tenant, a.lease.Job} }),
+	return locked[limitedRow](ctx, l.pool, column(asks, func(a *gateAsk) jobRef { return jobRef{a.lease.Key.Tenant, a.lease.Job} }),
 		sendWithinSQL, args[2:]...)
 }
 

@@ -41,7 +41,7 @@ type Ledger struct {
 	looks   *group[callAsk, lookedRow]
 
 	gates       *group[gateAsk, gateRow]
-	limited     *group[gateAsk, gateRow] // those under budgets of the day
+	limited     *group[gateAsk, limitedRow] // those under budgets of the day
 	settlements *group[settleAsk, settledRow]
 	completions *group[completion, finishedRow]
 	releases    *group[releasing, releasedRow]

@@ -93,11 +93,15 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	if err := a.Check(); err != nil {
 		return err
 	}
-	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (*gateRow, error) {
+	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (*limitedRow, error) {
 		if a.Day != (ledger.DayLimits{}) {
 			return l.limited.do(ctx, &gateAsk{lease, a})
 		}
-		return l.gates.do(ctx, &gateAsk{lease, a})
+		row, err := l.gates.do(ctx, &gateAsk{lease, a})
+		if err != nil {
+			return nil, err
+		}
+		return &limitedRow{gateRow: *row}, nil
 	})
 	switch {
 	case err == nil && g.Gated:
@@ -143,11 +147,11 @@ func gateArguments(asks []*gateAsk) []any {
 
 // refusal names the guard that closed the gate, by the table that the statement
 // repeats.
-func (g *gateRow) refusal(lease ledger.Lease, a *ledger.Attempt) error {
+func (g *limitedRow) refusal(lease ledger.Lease, a *ledger.Attempt) error {
 	guard := ledger.Row("J7").Allows(ledger.Facts{
 		Exists: true, State: g.State, OpenCalls: g.OpenCalls, Cancel: g.Cancel, Lapsed: g.Lapsed,
 		FenceHeld: g.Fence == lease.Fence, LateSeen: g.Late == a.LateSeen,
-		InBudget: ledger.InBudget(g.Budget, g.Cost, g.Reserved, a.Reserve),
+		InBudget: ledger.InBudget(g.Budget, g.Cost, g.Reserved, a.Reserve), OverDay: g.Over,
 	})
 	if guard == "" {
 		return fmt.Errorf("gate attempt %s of %s: the statement refused what the table allows", a.ID, lease.Key)

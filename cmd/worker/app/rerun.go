@@ -77,7 +77,7 @@ func (r retryCommand) Run(c *call) error {
 	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
 		return usagef("PO502 --reason is empty; whoever reads the history wants to know why (or take --dry-run)")
 	case len(r.Keys) > 0 == filtered:
-		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all (or --over-day-budget: which that wait); not both")
+		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all (with --over-day-budget: which jobs that wait); not both")
 	case r.Limit < 1:
 		return usagef("PO502 --limit %d: ask for at least one job", r.Limit)
 	}
