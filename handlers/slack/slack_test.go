@@ -346,3 +346,28 @@ func TestEmpty(t *testing.T) {
 		})
 	}
 }
+
+// A channel's name that stands for another channel since the post proves nothing by that one's history.
+func TestChannelOfAnotherName(t *testing.T) {
+	for name, change := range map[string]func(c map[string]any){
+		"renamed": func(c map[string]any) { c["previous_names"] = []string{"sales"} },
+		"new":     func(c map[string]any) { c["created"] = time.Now().Unix() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt := slackstub.Options{List: func(c map[string]any) {
+				if c["name"] == "support" {
+					c["id"] = slackstub.Channels["sales"]
+					change(c)
+				} else {
+					c["id"] = slackstub.Channels["support"]
+				}
+			}}
+			bubble(t, opt, func(r *rig) {
+				r.stub.Script(slackstub.Drop)
+				r.Send("slack", noteBody)
+				r.Idle(6 * time.Hour)
+				r.want(end{ledger.Unknown, counts("sent closed"), 1, 1, "PO370"})
+			})
+		})
+	}
+}
