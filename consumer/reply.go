@@ -40,6 +40,10 @@ func addressOf(attributes map[string]string) address {
 // wanted reports whether somebody asked for an answer and can be told.
 func (c *Consumer) wanted(w *work) bool { return c.cfg.Replies != nil && w.reply.to != "" }
 
+// awaited reports whether a delivery is kept until there is an answer, although the ledger carries its job: the job's origin may
+// name somebody else, or nobody.
+func (c *Consumer) awaited(w *work) bool { return w.held != nil && c.wanted(w) }
+
 // tell sends an answer if one is wanted, and reports whether the delivery may be acknowledged: an answer that the broker
 // does not take now is wanted of the next hand-out. One that nobody will ever take is dropped.
 func (c *Consumer) tell(ctx context.Context, w *work, r Reply) bool {
