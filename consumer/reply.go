@@ -62,7 +62,7 @@ func (c *Consumer) tell(ctx context.Context, w *work, r Reply) bool {
 	outcome := "sent"
 	switch {
 	case err == nil:
-	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
+	case unavailable(err):
 		outcome = "unsent"
 		w.log.WarnContext(ctx, "answer not sent", "state", r.State, "again", w.held != nil, "error", err)
 	default:
@@ -79,7 +79,7 @@ func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	m := broker.Message{Body: body, Attributes: map[string]string{"state": r.State}}
+	m := broker.Message{Body: carried(body), Attributes: map[string]string{"state": r.State}}
 	for name, v := range map[string]string{broker.CorrelationID: w.reply.correlation, Attribute: r.Job} {
 		if v != "" {
 			m.Attributes[name] = v
@@ -91,7 +91,7 @@ func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 		sctx, cancel := settling(ctx)
 		defer cancel()
 		err := c.cfg.Replies.Reply(sctx, w.reply.to, m)
-		if err != nil && !errors.Is(err, broker.ErrUnavailable) {
+		if err != nil && (!unavailable(err) || errors.Is(err, broker.ErrClosed)) {
 			return backoff.Permanent(err)
 		}
 		return err
