@@ -48,12 +48,12 @@ func (w Workspace) find(ctx context.Context, o job.Open, channel string) (Posted
 		}
 		for _, m := range page.Messages {
 			switch {
-			case m.Metadata.EventType != EventType || m.Metadata.EventPayload["key"] != o.Key.Text:
-			case m.Metadata.EventPayload["attempt"] == o.ClientRequestID:
+			case m.Metadata.EventType != EventType:
+			case m.Metadata.EventPayload["attempt"] == o.ClientRequestID: // whatever Slack made of the key's letters
 				found := Posted{Channel: id, TS: m.Timestamp}
 				o.Object(found.object())
 				return found, job.Happened, nil
-			default:
+			case m.Metadata.EventPayload["key"] == o.Key.Text:
 				other = m.Timestamp
 			}
 		}

@@ -2,6 +2,7 @@ package slack_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -370,4 +371,23 @@ func TestChannelOfAnotherName(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A post is found by its attempt, also if Slack wrote the key in other letters.
+func TestKeyInOtherLetters(t *testing.T) {
+	opt := slackstub.Options{History: func(p map[string]any) {
+		b, err := json.Marshal(p)
+		if err == nil {
+			err = json.Unmarshal([]byte(strings.ReplaceAll(string(b), noteKey, "acme%3Aslack")), &p)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	bubble(t, opt, func(r *rig) {
+		r.stub.Script(slackstub.Drop)
+		r.Send("slack", noteBody)
+		r.Idle(6 * time.Hour)
+		r.want(end{ledger.Done, counts("received reconciled"), 1, 1, ""})
+	})
 }
