@@ -23,7 +23,7 @@ type Reply struct {
 	Error  *ReplyError     `json:"error"` // null when done, but for a result that cannot be sent
 }
 
-// ReplyError says why there is no result. Class is that of the job, or purged (done, and the result is past its retention), too_large
+// ReplyError says why there is no result. Class is that of the job, or purged (done, and the result is past its retention), damaged (done, and it cannot be read), too_large
 // (done, and the broker takes no message of that size: read it from the ledger) or dead_lettered.
 type ReplyError struct {
 	Class string `json:"class"`
@@ -116,7 +116,10 @@ func (c *Consumer) toldEnd(ctx context.Context, w *work, result []byte) bool {
 	r := Reply{Key: w.request.Key.Text, State: string(ledger.Done), Result: result}
 	if result == nil {
 		var err error
-		if r, err = c.stored(ctx, w); err != nil {
+		if r, err = c.stored(ctx, w); errors.Is(err, ledger.ErrDamaged) { // it will not be better the next time
+			w.log.ErrorContext(ctx, "the result that is asked for is damaged", "error", err)
+			r = Reply{Key: w.request.Key.Text, State: string(ledger.Done), Error: &ReplyError{"damaged", "the job is done, and its result cannot be read any more"}}
+		} else if err != nil {
 			w.log.WarnContext(ctx, "answer not sent", "again", w.held != nil, "error", err)
 			c.trace.replied(w.job, "unsent")
 			return false

@@ -12,6 +12,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/consumer"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // An answer that was not sent in time is not one that nobody takes.
@@ -29,6 +30,36 @@ func TestAnswersThatAreLate(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.end(a)
 		r.answered(`c1 done "answer to 1"`)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+	})
+}
+
+// damaged is a ledger whose results cannot be read.
+type damaged struct{ ledger.Store }
+
+func (d damaged) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
+	return ledger.Job{}, fmt.Errorf("read %s: %w", k, ledger.ErrDamaged)
+}
+
+func (d damaged) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, error) {
+	c, err := d.Store.Claim(ctx, r)
+	if c.Result != nil {
+		c.Result.Body = nil // as an encrypted ledger tells of it
+	}
+	return c, err
+}
+
+// A duplicate that asks for a result which nobody can read is told so, and does not come again for ever.
+func TestAnswersOfADamagedResult(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		a := r.start("a", r.answering, func(c *consumer.Config) { c.Store = damaged{c.Store} })
+		r.send("1")
+		time.Sleep(time.Minute)
+		r.askFor("1", "c1")
+		time.Sleep(time.Hour)
+		r.end(a)
+		r.answered("c1 done damaged")
 		r.want("1", done1)
 		r.queue(memory.Depth{})
 	})
