@@ -56,3 +56,33 @@ func TestAnswersOfAJobThatTheLedgerCarries(t *testing.T) {
 		})
 	}
 }
+
+// The same when the broker can hold the message no longer, and when a drain gives the run up.
+func TestAnswersOfAJobThatIsHandedOff(t *testing.T) {
+	for name, longest := range map[string]time.Duration{"handed off": time.Minute, "abandoned": 0} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, memory.Options{MaxHold: longest}, func(r *rig) {
+				r.before = func(context.Context, *job.Run, ask) error {
+					if r.runs.Load() > 1 {
+						return nil
+					}
+					time.Sleep(5 * time.Minute) // whatever its context says
+					return errors.New("not now")
+				}
+				r.submitted("1")
+				r.askFor("1", "c1")
+				a := r.start("a", r.answering)
+				if longest == 0 {
+					time.Sleep(10 * time.Second)
+					r.end(a)
+					a = r.start("b", r.answering)
+				}
+				time.Sleep(2 * time.Hour)
+				r.end(a)
+				r.answered(`c1 done "answer to 1"`)
+				r.want("1", want{state: ledger.Done, runs: r.job("1").Runs, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+				r.queue(memory.Depth{})
+			})
+		})
+	}
+}
