@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -73,7 +74,11 @@ func (c *Consumer) tell(ctx context.Context, w *work, r Reply) bool {
 	return outcome != "unsent"
 }
 
-// sendReply tries for as long as a delivery's end is tried.
+// replyTime is how long an answer is tried whose message comes again: its slot is wanted by others, and a queue of answers may be full
+// for as long as its reader likes.
+const replyTime = time.Second
+
+// sendReply tries for as long as a delivery's end is tried, or for replyTime.
 func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -87,6 +92,9 @@ func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 	}
 	wait := again(settlePause, settleCeil)
 	wait.MaxElapsedTime = c.cfg.Drain / 2
+	if c.awaited(w) {
+		wait.MaxElapsedTime = min(wait.MaxElapsedTime, replyTime)
+	}
 	return backoff.Retry(func() error {
 		sctx, cancel := settling(ctx)
 		defer cancel()

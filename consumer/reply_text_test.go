@@ -103,3 +103,30 @@ func TestCharactersThatSQSRefuses(t *testing.T) {
 		r.queue(memory.Depth{})
 	})
 }
+
+// full is a broker whose queues of answers are.
+type full struct{ broker.Replier }
+
+func (full) Reply(context.Context, string, broker.Message) error {
+	return fmt.Errorf("not confirmed: %w", broker.ErrUnavailable)
+}
+
+// Answers that nobody makes room for do not keep the slots of those who want none.
+func TestAnswersThatHaveNoRoom(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		a := r.start("a", func(c *consumer.Config) { c.Replies = full{r.q} })
+		for i := range 40 {
+			r.askFor(fmt.Sprint("asked ", i), "c")
+		}
+		time.Sleep(time.Minute)
+		const n = 1100 // in five minutes four slots have 1200
+		for i := range n {
+			r.send(fmt.Sprint(i))
+		}
+		time.Sleep(5 * time.Minute)
+		r.end(a)
+		if billed := r.runs.Load() - 40; billed < n {
+			t.Errorf("%d of %d jobs ran", billed, n)
+		}
+	})
+}
