@@ -75,7 +75,7 @@ func (c *Consumer) abandon(w *work) {
 		return
 	}
 	log.Warn("handler abandoned", "state", string(rel.State))
-	if rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger {
+	if (rel.State.Terminal() || rel.Carrier == ledger.CarriedByLedger) && !c.awaited(w) {
 		c.ack(ctx, w)
 	} else {
 		c.nack(ctx, w, rel.RetryIn, true)

@@ -131,6 +131,8 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 	switch {
 	case rel.State.Terminal(), rel.State == ledger.Unknown && rel.Carrier == ledger.CarriedByLedger:
 		c.ackTold(ctx, w, nil)
+	case rel.Carrier == ledger.CarriedByLedger && c.awaited(w):
+		return rel.State, &later{in: rel.RetryIn, unused: true}
 	case rel.Carrier == ledger.CarriedByLedger:
 		c.ack(ctx, w)
 	case rel.State == ledger.Unknown:

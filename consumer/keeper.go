@@ -310,6 +310,9 @@ func (c *Consumer) handOff(ctx context.Context, w *work) {
 		cancel()
 	}
 	switch {
+	case err == nil && c.awaited(w):
+		log.InfoContext(ctx, "the ledger carries the job, and its message is given back for its answer")
+		c.nack(ctx, w, c.cfg.Lease, true)
 	case err == nil:
 		log.InfoContext(ctx, "handed off: the ledger carries the job")
 		c.ackAs(ctx, w, "handed_off")

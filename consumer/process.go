@@ -161,7 +161,7 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		c.ackTold(ctx, w, nil)
 	case ledger.Busy, ledger.NotDue:
 		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
-		if !carried && !absorb || w.held != nil && c.wanted(w) { // who waits for an answer gets it when there is one
+		if !carried && !absorb || c.awaited(w) { // who waits for an answer gets it when there is one
 			return &later{in: c.lookIn(claimed), unused: true}
 		}
 		c.ack(ctx, w)

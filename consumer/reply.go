@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
@@ -23,7 +24,7 @@ type Reply struct {
 	Error  *ReplyError     `json:"error"` // null when done, but for a result that cannot be sent
 }
 
-// ReplyError says why there is no result. Class is that of the job, or purged (done, and the result is past its retention), too_large
+// ReplyError says why there is no result. Class is that of the job, or purged (done, and the result is past its retention), damaged (done, and it cannot be read), too_large
 // (done, and the broker takes no message of that size: read it from the ledger) or dead_lettered.
 type ReplyError struct {
 	Class string `json:"class"`
@@ -39,6 +40,10 @@ func addressOf(attributes map[string]string) address {
 
 // wanted reports whether somebody asked for an answer and can be told.
 func (c *Consumer) wanted(w *work) bool { return c.cfg.Replies != nil && w.reply.to != "" }
+
+// awaited reports whether a delivery is kept until there is an answer, although the ledger carries its job: the job's origin may
+// name somebody else, or nobody.
+func (c *Consumer) awaited(w *work) bool { return w.held != nil && c.wanted(w) }
 
 // tell sends an answer if one is wanted, and reports whether the delivery may be acknowledged: an answer that the broker
 // does not take now is wanted of the next hand-out. One that nobody will ever take is dropped.
@@ -58,7 +63,7 @@ func (c *Consumer) tell(ctx context.Context, w *work, r Reply) bool {
 	outcome := "sent"
 	switch {
 	case err == nil:
-	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
+	case unavailable(err):
 		outcome = "unsent"
 		w.log.WarnContext(ctx, "answer not sent", "state", r.State, "again", w.held != nil, "error", err)
 	default:
@@ -69,13 +74,17 @@ func (c *Consumer) tell(ctx context.Context, w *work, r Reply) bool {
 	return outcome != "unsent"
 }
 
-// sendReply tries for as long as a delivery's end is tried.
+// replyTime is how long an answer is tried whose message comes again: its slot is wanted by others, and a queue of answers may be full
+// for as long as its reader likes.
+const replyTime = time.Second
+
+// sendReply tries for as long as a delivery's end is tried, or for replyTime.
 func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	m := broker.Message{Body: body, Attributes: map[string]string{"state": r.State}}
+	m := broker.Message{Body: carried(body), Attributes: map[string]string{"state": r.State}}
 	for name, v := range map[string]string{broker.CorrelationID: w.reply.correlation, Attribute: r.Job} {
 		if v != "" {
 			m.Attributes[name] = v
@@ -83,11 +92,14 @@ func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 	}
 	wait := again(settlePause, settleCeil)
 	wait.MaxElapsedTime = c.cfg.Drain / 2
+	if c.awaited(w) {
+		wait.MaxElapsedTime = min(wait.MaxElapsedTime, replyTime)
+	}
 	return backoff.Retry(func() error {
 		sctx, cancel := settling(ctx)
 		defer cancel()
 		err := c.cfg.Replies.Reply(sctx, w.reply.to, m)
-		if err != nil && !errors.Is(err, broker.ErrUnavailable) {
+		if err != nil && (!unavailable(err) || errors.Is(err, broker.ErrClosed)) {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -112,7 +124,10 @@ func (c *Consumer) toldEnd(ctx context.Context, w *work, result []byte) bool {
 	r := Reply{Key: w.request.Key.Text, State: string(ledger.Done), Result: result}
 	if result == nil {
 		var err error
-		if r, err = c.stored(ctx, w); err != nil {
+		if r, err = c.stored(ctx, w); errors.Is(err, ledger.ErrDamaged) { // it will not be better the next time
+			w.log.ErrorContext(ctx, "the result that is asked for is damaged", "error", err)
+			r = Reply{Key: w.request.Key.Text, State: string(ledger.Done), Error: &ReplyError{"damaged", "the job is done, and its result cannot be read any more"}}
+		} else if err != nil {
 			w.log.WarnContext(ctx, "answer not sent", "again", w.held != nil, "error", err)
 			c.trace.replied(w.job, "unsent")
 			return false

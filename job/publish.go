@@ -1,9 +1,7 @@
 package job
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -24,8 +22,11 @@ func (r *Run) Publish(name string, in Keyed) error {
 	if err == nil {
 		err = in.JobKey().Check()
 	}
-	if err != nil || name == "" {
-		return r.stick(Failf("PO586 message to job %q: %w", name, cmp.Or(err, errNoName)))
+	if err == nil { // what no ledger stores would fail the result, as something to try again
+		err = ledger.Result{Messages: []ledger.MessageAsk{{Action: name, Body: []byte("{}")}}}.CheckMessages()
+	}
+	if err != nil {
+		return r.stick(Failf("PO586 message to job %.100q: %w", name, err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,5 +56,3 @@ func (r *Run) Publish(name string, in Keyed) error {
 	r.messages = append(r.messages, ledger.MessageAsk{Action: name, Body: body})
 	return nil
 }
-
-var errNoName = errors.New("it names no job")

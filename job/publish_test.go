@@ -28,6 +28,8 @@ func TestPublish(t *testing.T) {
 		"changed":   {func(j *Run) error { return oneOf(j.Publish("a", one), j.Publish("a", other)) }, "a acme:mail:1:v1, a acme:mail:1:v1", "", false},
 		"no key":    {func(j *Run) error { return j.Publish("a", note{"acme", "", "x"}) }, "", "PO586", false},
 		"no job":    {func(j *Run) error { return j.Publish("", one) }, "", "PO586", false},
+		"bad name":  {func(j *Run) error { return j.Publish("a\x00", one) }, "", "PO586", false},
+		"long name": {func(j *Run) error { return j.Publish(strings.Repeat("a", ledger.MaxText+1), one) }, "", "PO586", false},
 		"no broker": {func(j *Run) error { return j.Publish("a", one) }, "", "PO588", true},
 		"largest":   {func(j *Run) error { return j.Publish("a", sized(ledger.MaxMessageBytes-ledger.WrapRoom)) }, "a acme:mail:1:v1", "", false},
 		"too large": {func(j *Run) error { return j.Publish("a", sized(ledger.MaxMessageBytes-ledger.WrapRoom+1)) }, "", "PO587", false},

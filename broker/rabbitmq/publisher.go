@@ -65,7 +65,7 @@ func (b *Broker) Reply(ctx context.Context, to string, m broker.Message) error {
 	if err := b.usable(); err != nil {
 		return fmt.Errorf("reply to %s: %w", to, err)
 	}
-	if to == "" || len(to) > maxProperty || to == b.cfg.Queue || to == b.cfg.DeadLetter {
+	if to == "" || len(to) > maxProperty || b.cfg.owns(to) {
 		return fmt.Errorf("reply to %.100q, which takes no replies: %w", to, broker.ErrUnroutable)
 	}
 	p, err := outgoing(m)

@@ -107,7 +107,7 @@ func (s *publishing) send(r *publication) {
 	limit := s.p.b.cfg.maxBody(s.link.version)
 	switch {
 	case r.ctx.Err() != nil:
-		r.done <- fmt.Errorf("not sent: %w", context.Cause(r.ctx))
+		r.done <- fmt.Errorf("not sent: %w: %w", broker.ErrUnavailable, context.Cause(r.ctx))
 		return
 	case len(r.msg.Body) > limit:
 		r.done <- tooLarge(len(r.msg.Body), limit)

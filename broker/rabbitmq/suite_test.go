@@ -200,7 +200,7 @@ func harness(t *testing.T) *brokertest.Harness {
 		MissingQueue: func() broker.Publisher {
 			return b.open(func(c *rabbitmq.Config) { c.Queue, c.Declare = "missing", false })
 		},
-		NoAnswers: []string{b.conf.Queue, b.conf.Queue + ".dead"},
+		NoAnswers: []string{b.conf.Queue, b.conf.Queue + ".dead", b.conf.Queue + ".retry.1000"},
 		Answers: func() (string, func(context.Context) (broker.Message, error)) {
 			answers := b.open(func(c *rabbitmq.Config) { c.Queue = b.queue + "-answers" })
 			return b.queue + "-answers", brokertest.Next(answers)

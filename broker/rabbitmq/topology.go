@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -48,6 +49,12 @@ func (s *settings) topology() []queue {
 	return qs
 }
 
+// owns reports whether a queue is one of the worker's own: what is published there becomes a message of the worker, or a dead letter.
+// Those of rungs that this configuration does not have may be left of another one.
+func (s *settings) owns(name string) bool {
+	return name == s.Queue || name == s.DeadLetter || strings.HasPrefix(name, s.Queue+rungInfix)
+}
+
 // withDeadLetters adds what makes a quorum queue hand its dead letters on without
 // loss: at-least-once, which silently is at-most-once without reject-publish.
 func withDeadLetters(to string, args amqp.Table) amqp.Table {
@@ -59,9 +66,12 @@ func withDeadLetters(to string, args amqp.Table) amqp.Table {
 	return args
 }
 
+// rungInfix stands between the queue's name and the delay.
+const rungInfix = ".retry."
+
 // rungQueue is where copies wait out a delay.
 func (s *settings) rungQueue(r time.Duration) string {
-	return fmt.Sprintf("%s.retry.%d", s.Queue, r.Milliseconds())
+	return fmt.Sprintf("%s%s%d", s.Queue, rungInfix, r.Milliseconds())
 }
 
 // prepare declares the queues, or checks that they are there, on channels of its

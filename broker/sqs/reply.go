@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -14,6 +15,9 @@ import (
 
 // knownReplies bounds how many names of reply queues are remembered with their URLs.
 const knownReplies = 1000
+
+// maxURL is the longest URL of a queue that is taken, in bytes: a name has 80, an account 12.
+const maxURL = 512
 
 // Reply implements broker.Replier. to is the name of a queue of this account, or a queue's URL at the server that the
 // messages come from: credentials go nowhere else. The answer to a FIFO queue is a group of its own unless its
@@ -72,15 +76,20 @@ func (b *Broker) replyQueue(ctx context.Context, q *queue, to string) (string, e
 		if err != nil {
 			return "", refuse("the queue's own URL cannot be read")
 		}
-		if u, err := url.Parse(to); err != nil || u.Scheme != own.Scheme || u.Host != own.Host {
+		u, err := url.Parse(to)
+		if err != nil || u.Scheme != own.Scheme || u.Host != own.Host {
 			return "", refuse("it is at another server than the queue")
+		}
+		// SQS reads the path alone, and there are many ways to write one: to would not be known for the queue's own.
+		if plain := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Clean(u.Path)}).String(); to != plain || len(to) > maxURL {
+			return "", refuse("it is not written as SQS writes it")
 		}
 	}
 	at, err := b.urlOf(ctx, to, "")
 	if err != nil {
 		return "", err
 	}
-	if at == q.url || at == q.dead {
+	if sameQueue(at, q.url) || q.dead != "" && sameQueue(at, q.dead) {
 		return "", refuse("it is the queue of the messages, or of their dead letters")
 	}
 	b.mu.Lock()
@@ -90,6 +99,16 @@ func (b *Broker) replyQueue(ctx context.Context, q *queue, to string) (string, e
 	}
 	b.replies[to] = at
 	return at, nil
+}
+
+// sameQueue compares two URLs by account and name: one server may be known by several hosts.
+func sameQueue(a, b string) bool {
+	return accountAndName(a) == accountAndName(b)
+}
+
+func accountAndName(at string) string {
+	parts := strings.Split(at, "/")
+	return strings.Join(parts[max(len(parts)-2, 0):], "/")
 }
 
 // forgetReply has the queue looked up again: it may have been made anew.

@@ -29,7 +29,7 @@ func (w Workspace) find(ctx context.Context, o job.Open, channel string) (Posted
 		return Posted{}, job.CannotTell, nil
 	}
 	c := w.client(cmp.Or(w.Client, http.DefaultClient))
-	id, err := channelID(ctx, c, channel)
+	id, sure, err := channelID(ctx, c, channel, o.SentAt)
 	if err != nil || id == "" {
 		return Posted{}, job.CannotTell, err
 	}
@@ -48,12 +48,12 @@ func (w Workspace) find(ctx context.Context, o job.Open, channel string) (Posted
 		}
 		for _, m := range page.Messages {
 			switch {
-			case m.Metadata.EventType != EventType || m.Metadata.EventPayload["key"] != o.Key.Text:
-			case m.Metadata.EventPayload["attempt"] == o.ClientRequestID:
+			case m.Metadata.EventType != EventType:
+			case m.Metadata.EventPayload["attempt"] == o.ClientRequestID: // whatever Slack made of the key's letters
 				found := Posted{Channel: id, TS: m.Timestamp}
 				o.Object(found.object())
 				return found, job.Happened, nil
-			default:
+			case m.Metadata.EventPayload["key"] == o.Key.Text:
 				other = m.Timestamp
 			}
 		}
@@ -64,6 +64,9 @@ func (w Workspace) find(ctx context.Context, o job.Open, channel string) (Posted
 	}
 	if other != "" { // by a generation before, or an attempt that was taken for lost
 		return Posted{}, job.CannotTell, fmt.Errorf("PO609 Slack's history of %s has post %s of another attempt of step %s: look whether that is the one", id, other, o.Key.Text)
+	}
+	if !sure {
+		return Posted{}, job.CannotTell, fmt.Errorf("PO609 channel %q may have been another one when step %s was posted, and the post is not in the one of that name now", channel, o.Key.Text)
 	}
 	return Posted{}, job.Absent, nil
 }
@@ -84,25 +87,26 @@ func stamp(t time.Time) string { return fmt.Sprintf("%d.%06d", t.Unix(), t.Nanos
 
 var idForm = regexp.MustCompile(`^[CGD][A-Z0-9]{7,}$`)
 
-// channelID finds the id of a channel by its name; "": there is none.
-func channelID(ctx context.Context, c *api.Client, channel string) (string, error) {
+// channelID finds the id of a channel by its name; "": there is none. sure: it had that name at that time already. Names can be
+// given to other channels.
+func channelID(ctx context.Context, c *api.Client, channel string, at time.Time) (id string, sure bool, err error) {
 	if idForm.MatchString(channel) {
-		return channel, nil
+		return channel, true, nil
 	}
 	name := strings.TrimPrefix(channel, "#")
 	p := api.GetConversationsParameters{Limit: pageSize, Types: []string{"public_channel", "private_channel"}}
 	for {
 		all, next, err := c.GetConversationsContext(ctx, &p)
 		if err != nil {
-			return "", fmt.Errorf("PO609 Slack does not say which channel %q is: %w", channel, err)
+			return "", false, fmt.Errorf("PO609 Slack does not say which channel %q is: %w", channel, err)
 		}
 		for _, one := range all {
 			if one.Name == name {
-				return one.ID, nil
+				return one.ID, one.Created.Time().Before(at.Add(-skew)) && len(one.PreviousNames) == 0, nil
 			}
 		}
 		if next == "" {
-			return "", nil
+			return "", false, nil
 		}
 		p.Cursor = next
 	}

@@ -2,6 +2,7 @@ package slack_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -346,4 +347,48 @@ func TestEmpty(t *testing.T) {
 			r.want(end{ledger.Failed, counts(), 0, 0, "PO610"})
 		})
 	}
+}
+
+// A channel's name that stands for another channel since the post proves nothing by that one's history.
+func TestChannelOfAnotherName(t *testing.T) {
+	for name, change := range map[string]func(c map[string]any){
+		"renamed": func(c map[string]any) { c["previous_names"] = []string{"sales"} },
+		"new":     func(c map[string]any) { c["created"] = time.Now().Unix() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt := slackstub.Options{List: func(c map[string]any) {
+				if c["name"] == "support" {
+					c["id"] = slackstub.Channels["sales"]
+					change(c)
+				} else {
+					c["id"] = slackstub.Channels["support"]
+				}
+			}}
+			bubble(t, opt, func(r *rig) {
+				r.stub.Script(slackstub.Drop)
+				r.Send("slack", noteBody)
+				r.Idle(6 * time.Hour)
+				r.want(end{ledger.Unknown, counts("sent closed"), 1, 1, "PO370"})
+			})
+		})
+	}
+}
+
+// A post is found by its attempt, also if Slack wrote the key in other letters.
+func TestKeyInOtherLetters(t *testing.T) {
+	opt := slackstub.Options{History: func(p map[string]any) {
+		b, err := json.Marshal(p)
+		if err == nil {
+			err = json.Unmarshal([]byte(strings.ReplaceAll(string(b), noteKey, "acme%3Aslack")), &p)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	bubble(t, opt, func(r *rig) {
+		r.stub.Script(slackstub.Drop)
+		r.Send("slack", noteBody)
+		r.Idle(6 * time.Hour)
+		r.want(end{ledger.Done, counts("received reconciled"), 1, 1, ""})
+	})
 }

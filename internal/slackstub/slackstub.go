@@ -54,6 +54,8 @@ type Options struct {
 	PageSize int           // most messages or channels of a page, whatever is asked for; 0: as asked
 	// History, if set, changes a page of the history before it is given out.
 	History func(page map[string]any)
+	// List, if set, changes a channel of the list before it is given out.
+	List func(channel map[string]any)
 }
 
 // Message is one that was posted.
@@ -289,7 +291,11 @@ func (s *Stub) list(w http.ResponseWriter, r *http.Request) {
 	}
 	var all []map[string]any
 	for name, id := range Channels {
-		all = append(all, map[string]any{"id": id, "name": name})
+		c := map[string]any{"id": id, "name": name, "created": time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), "previous_names": []string{}}
+		if s.opt.List != nil {
+			s.opt.List(c)
+		}
+		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(a["id"].(string), b["id"].(string)) })
 	page, next, _ := paged(s, r, all)

@@ -15,6 +15,7 @@ import (
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/cmd/worker/config"
 	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // submitBatch is how many messages are confirmed together.
@@ -71,15 +72,21 @@ func (s submitCommand) Run(c *call) error {
 	return errors.Join(err, q.close(ctx))
 }
 
+// wanted is what one line asks for.
+type wanted struct {
+	key  ledger.Key
+	hash ledger.Hash
+}
+
 // submission is one run of submit.
 type submission struct {
 	*call
 	handler *job.Handler
 	queue   *queue
 	batch   []broker.Message
-	keys    []job.Key
-	quiet   bool      // keys are not printed
-	stored  []job.Key // of what is sent
+	asked   []job.Input // as batch
+	quiet   bool        // keys are not printed
+	stored  []wanted    // what is sent
 	sent    int
 	refused int
 }
@@ -121,7 +128,7 @@ func (s *submission) add(n int, line []byte) error {
 		return nil
 	}
 	s.batch = append(s.batch, broker.Message{Body: slices.Clone(line), Attributes: map[string]string{"job": s.handler.Name()}})
-	s.keys = append(s.keys, in.Key)
+	s.asked = append(s.asked, in)
 	if len(s.batch) < submitBatch {
 		return nil
 	}
@@ -143,15 +150,15 @@ func (s *submission) flush() error {
 	if err := s.queue.Publish(ctx, s.batch...); err != nil {
 		return fmt.Errorf("PO508 %d messages are sent; of the next %d any may be sent or not (submitting again is safe): %w", s.sent, len(s.batch), err)
 	}
-	if !s.quiet {
-		for _, k := range s.keys {
-			fmt.Fprintln(s.Stdout, k)
+	for _, in := range s.asked {
+		if s.quiet {
+			s.stored = append(s.stored, wanted{in.Key.Ledger(), in.Hash})
+		} else {
+			fmt.Fprintln(s.Stdout, in.Key)
 		}
-	} else {
-		s.stored = append(s.stored, s.keys...)
 	}
 	s.sent += len(s.batch)
-	s.batch, s.keys = nil, nil
+	s.batch, s.asked = nil, nil
 	return nil
 }
 

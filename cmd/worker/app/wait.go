@@ -30,25 +30,24 @@ func (s *submission) wait(cfg *config.Config, limit time.Duration) error {
 	var held, ended int
 	out := json.NewEncoder(s.Stdout)
 	out.SetEscapeHTML(false)
-	seen := map[ledger.Key]bool{}
-	for _, key := range s.stored {
-		k := key.Ledger()
-		if seen[k] {
+	seen := map[wanted]bool{}
+	for _, a := range s.stored {
+		if seen[a] {
 			continue
 		}
-		seen[k] = true
-		j, err := submit.Wait(ctx, store, k)
+		seen[a] = true
+		j, err := submit.Wait(ctx, store, a.key)
 		if err != nil {
 			return err
 		}
-		switch j.State {
-		case ledger.Done:
-		case ledger.Unknown:
+		r := s.outcome(j, a.hash)
+		switch {
+		case r.State == string(ledger.Unknown):
 			held++
-		default:
+		case r.State != string(ledger.Done):
 			ended++
 		}
-		if err := out.Encode(s.outcome(j)); err != nil {
+		if err := out.Encode(r); err != nil {
 			return err
 		}
 	}
@@ -61,10 +60,13 @@ func (s *submission) wait(cfg *config.Config, limit time.Duration) error {
 	return nil
 }
 
-// outcome is what people may see of a job's end.
-func (s *submission) outcome(j ledger.Job) consumer.Reply {
+// outcome is what people may see of the end of a job that was asked for with that input. What became of another one under the same key
+// is no answer: the message is refused by whoever receives it.
+func (s *submission) outcome(j ledger.Job, want ledger.Hash) consumer.Reply {
 	r := consumer.Reply{Key: j.Key.Text, Job: j.Action, State: string(j.State)}
 	switch {
+	case j.Action != s.handler.Name() || j.InputHash != want:
+		r.Job, r.State, r.Error = s.handler.Name(), "dead_lettered", &consumer.ReplyError{Class: "dead_lettered", Text: submit.ErrOther.Error()}
 	case j.Result != nil:
 		r.Result = s.handler.Shown(job.PartResult, j.Result.Body)
 	case j.State == ledger.Done:
