@@ -16,7 +16,7 @@ func TestMessagesTakenWhole(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	res := ledger.Result{ID: ledger.NewID(), Body: []byte("1")}
 	for i := range ledger.MaxMessages {
-		res.Messages = append(res.Messages, ledger.MessageAsk{Action: "next", Body: []byte(fmt.Sprint(i))})
+		res.Messages = append(res.Messages, ledger.MessageAsk{Action: "next", Body: fmt.Append(nil, i)})
 	}
 	if err := f.Complete(t.Context(), f.run(f.request("a")), res); err != nil {
 		t.Fatal(err)
