@@ -28,6 +28,9 @@ type Submitter interface {
 	// again, after a lost reply or by somebody else, finds the rows and changes nothing. ErrRequest refuses what cannot be stored,
 	// and a key that is in s twice.
 	Submit(ctx context.Context, s ...Submission) ([]Submitted, error)
+	// Seal is a submission as this ledger stores it, for those that go past it: in a transaction of their program's own. It
+	// changes nothing where bodies are stored as they are.
+	Seal(s Submission) Submission
 }
 
 // producer is who submits, where nobody says so.

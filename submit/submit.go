@@ -64,12 +64,7 @@ func (c Client[In, Out]) Prepare(_ context.Context, in In) (ledger.Submission, e
 	if err != nil {
 		return s, err
 	}
-	if sealer, ok := c.Ledger.(interface {
-		Seal(ledger.Submission) ledger.Submission
-	}); ok {
-		s = sealer.Seal(s)
-	}
-	return s, nil
+	return c.Ledger.Seal(s), nil
 }
 
 func (c Client[In, Out]) submission(in In) (ledger.Submission, error) {

@@ -26,6 +26,9 @@ func (l *Ledger) follow(r *row, s ledger.StepAsk, now time.Time, who string) {
 		now, ledger.FollowReason(r.Key))
 }
 
+// Seal implements ledger.Submitter: bodies are stored as they are.
+func (*Ledger) Seal(s ledger.Submission) ledger.Submission { return s }
+
 // Submit implements ledger.Submitter.
 func (l *Ledger) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger.Submitted, error) {
 	if err := ledger.CheckSubmissions(all); err != nil {

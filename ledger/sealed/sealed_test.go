@@ -197,3 +197,25 @@ func TestRotation(t *testing.T) {
 }
 
 const golden = "00504f5345414c01026b31dc37fd30d91fa5e41555a4fec671a3d223f4fe251f5155c489fbb002e6c89c2d0ef54c3e7db3be"
+
+// What goes past the ledger in a program's own transaction is sealed before, through whatever wraps the ledger, and
+// opens as what went by the ledger does.
+func TestSealedSubmission(t *testing.T) {
+	inner := memory.New()
+	store := struct{ ledger.Store }{Wrap(inner, keys(t, "k1:"+secret(1)))}
+	plain := ledger.Submission{Key: ledger.Key{Tenant: "acme", Text: "acme:order:1"}, Action: "order", InputHash: ledger.Hash{1}, Input: []byte(`{"card":"4111"}`)}
+	if _, err := inner.Submit(t.Context(), store.Seal(plain)); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := inner.Due(t.Context(), 1, time.Hour)
+	if err != nil || len(stored) != 1 || bytes.Contains(stored[0].Input, []byte("4111")) {
+		t.Errorf("the ledger holds %q, %v", stored, err)
+	}
+	due, err := store.Due(t.Context(), 1, time.Hour)
+	if err != nil || len(due) != 1 || due[0].Fault != nil || !bytes.Equal(due[0].Input, plain.Input) {
+		t.Errorf("the workers would run %+v, %v", due, err)
+	}
+	if found, err := store.Submit(t.Context(), plain); err != nil || found[0].New || found[0].Other {
+		t.Errorf("submitted again: %+v, %v", found, err)
+	}
+}

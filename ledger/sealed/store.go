@@ -92,7 +92,7 @@ func (s *Store) Submit(ctx context.Context, all ...ledger.Submission) ([]ledger.
 	return s.Store.Submit(ctx, all...)
 }
 
-// Seal is a submission as it is stored, for those that go past the store: in a transaction of their program's own.
+// Seal implements ledger.Submitter.
 func (s *Store) Seal(j ledger.Submission) ledger.Submission {
 	j.Input = s.keys.seal(inputPlace(j.Key, j.InputHash), j.Input)
 	return j
