@@ -37,11 +37,10 @@ type Step[In Keyed, Out any] struct {
 	// can be had, the policy decides.
 	Reconcile func(ctx context.Context, o Open, in In) (Out, Finding, error)
 	// Do makes the effect, once, and returns what is known of it: the step's result. Over HTTP it sends with
-	// a.HTTP(), and any answer of a success status is one, whatever it says. For all else, and where a
-	// success status may mean a refusal, it calls a.Sent immediately before the effect. With
-	// a.Object it names what it made. It also runs on saved answers of a.HTTP(). Required.
+	// a.Effect(); for all else it calls a.Sent immediately before the effect. (a.HTTP() is for model providers: it
+	// judges answers by itself.) With a.Object it names what it made. Required.
 	//
-	// Of an error after a.Sent, Fail and Retry mean that it definitely did not happen, and anything
+	// Of its errors Fail and Retry mean that the effect definitely did not happen, and anything
 	// else that it may have.
 	Do func(ctx context.Context, a *Attempt, in In) (Out, error)
 
