@@ -9,11 +9,12 @@ GO ?= go
 # Those that take longest come first, so that none of them is left alone at the end. Of these the
 # ones that wait for servers are in front: on a fresh machine the vendors' SDKs compile meanwhile.
 PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./internal/e2e ./cmd/worker/app ./internal/outage ./ledger/sqlite ./...
-# Packages tested at once. Each may start servers of its own, so more is not faster.
-P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n )))
+# Packages tested at once: one more than cores, since most of them wait for servers. Each may start servers of its own, so
+# many more are not faster.
+P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 3 ? 4 : n + 1 )))
 # Tests of one package that run side by side. They wait for servers and processes most of the
 # time, so there are more than cores.
-PARALLEL ?= $(shell echo $$(( 2 * $(P) )))
+PARALLEL ?= $(shell echo $$(( $(P) > 3 ? 8 : 4 )))
 # A package that hangs is killed with its goroutines printed. Loose: two cores may be busy with other things.
 TIMEOUT ?= 20m
 # The race detector, but not in SQLite itself, which is C in the words of Go and four times as
