@@ -59,6 +59,10 @@ func (c *Consumer) relay(ctx context.Context) {
 		case <-timer.C:
 			ms, full = c.take(ctx)
 			look = time.Now().Add(c.cfg.Tick)
+			if down && len(ms) == 0 { // others have them just now: that says nothing of the broker
+				look = time.Now().Add(wait.NextBackOff())
+				continue
+			}
 		}
 		down = !c.publish(ctx, ms)
 		switch {
