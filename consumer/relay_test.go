@@ -196,6 +196,36 @@ func TestHourWithoutABroker(t *testing.T) {
 	})
 }
 
+// A look that finds nothing to take says nothing of the broker: what is asked for meanwhile waits in the outbox and is not tried.
+func TestAnEmptyTakeIsNoBroker(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		o := asking(r)
+		away := true
+		o.refuse = func([]broker.Message) error {
+			if away {
+				return broker.ErrUnavailable
+			}
+			return nil
+		}
+		a := r.start("a", o.with)
+		time.Sleep(5 * time.Second) // its first look is over
+		r.send("1")
+		time.Sleep(10 * time.Second) // the messages are its own for longer, so its looks find none to take
+		r.send("2")
+		time.Sleep(5 * time.Second)
+		o.mu.Lock()
+		if o.tries != 1 {
+			t.Errorf("%d tries, want the first alone", o.tries)
+		}
+		away = false
+		o.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		r.end(a)
+		r.outbox(0)
+		r.queue(memory.Depth{})
+	})
+}
+
 // inOrder checks that no second message of a job came before its first one.
 func inOrder(t *testing.T, sent []string) {
 	t.Helper()

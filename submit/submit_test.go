@@ -168,6 +168,23 @@ func TestWaitTellsStatesApart(t *testing.T) {
 	})
 }
 
+// sealing is a ledger that stores inputs in another form.
+type sealing struct{ submit.Ledger }
+
+func (sealing) Seal(s ledger.Submission) ledger.Submission {
+	s.Input = []byte("sealed")
+	return s
+}
+
+// What is put on record in a program's own transaction is in the ledger's form.
+func TestPrepareSeals(t *testing.T) {
+	c := submit.Client[ask, answer]{Job: "ask", Ledger: sealing{memory.New()}}
+	s, err := c.Prepare(t.Context(), ask{"acme", "1", "card 4111"})
+	if err != nil || string(s.Input) != "sealed" || s.Key.Text != "acme:ask:1" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // What the broker does not take is on record, and the next sweep runs it.
 func TestSubmitWithoutABroker(t *testing.T) {
 	open(t, func(s *shop) {
