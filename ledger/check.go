@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,9 @@ const MaxText = 1024
 func (r Request) Check() error {
 	return refused("claim",
 		name("tenant", r.Key.Tenant), name("key", r.Key.Text), name("action", r.Action), name("worker", r.Worker.ID),
-		when(r.Token.IsZero(), "has no token"), positive("run deadline", r.MaxRun))
+		when(r.Token.IsZero(), "has no token"), positive("run deadline", r.MaxRun),
+		when(r.Budget < 0, "has a negative budget"), when(r.MaxCalls < 0 || r.MaxCalls > math.MaxInt32, "has a limit of %d calls", r.MaxCalls),
+		when(r.Lifetime != 0 && r.Lifetime < time.Millisecond, "has a lifetime of %s", r.Lifetime))
 }
 
 // Check returns an error that wraps ErrRequest when the gate cannot record the attempt.

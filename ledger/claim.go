@@ -101,6 +101,8 @@ type Request struct {
 	MaxRun    time.Duration // run deadline; required, longer than the longest route timeout
 	MaxRuns   int           // 0: no limit
 	Budget    Nano          // for all deliveries together; 0: none
+	MaxCalls  int           // sent in one generation, over all runs; 0: no limit
+	Lifetime  time.Duration // of one generation, from the row's creation or J18: calls are sent until then; 0: no limit, else at least a millisecond
 	Receives  int           // as the broker counted; the greatest is kept, for people
 	Origin    Origin        // kept by the claim that makes the row
 }

@@ -19,6 +19,10 @@ var (
 	ErrBudget = errors.New("PO203 job is over its budget")
 	// ErrDayBudget: the call would take its tenant, or its action of the tenant, over what may be spent in a day.
 	ErrDayBudget = errors.New("PO620 the day's budget of the tenant or of the action has no room for the call")
+	// ErrCalls: the job has sent as many calls as it may; it is held.
+	ErrCalls = errors.New("PO622 job has sent as many calls as it may")
+	// ErrLifetime: the time in which the job may send calls is over; it is held.
+	ErrLifetime = errors.New("PO624 job is past its lifetime")
 	// ErrLate: an answer arrived since this run last looked; look again.
 	ErrLate = errors.New("PO204 an answer arrived since the last look")
 	// ErrRepeated: the attempt was gated before. Whoever sees this never sends

@@ -38,7 +38,7 @@ type Ledger interface {
 	// could run, but not under this worker's epoch, which is closed. Keys are compared byte
 	// by byte; ErrRequest refuses those that are not UTF-8 or hold a zero byte.
 	//
-	// A mismatch writes nothing. The budget is that of the latest claim that was told
+	// A mismatch writes nothing. Budget, MaxCalls and Lifetime are those of the latest claim that was told
 	// Run, the input that of the first; one larger than InlineInput that of the first which
 	// could store it, up to MaxBody. An input that is not stored is the message's alone: the job
 	// stays with its broker. A claim carried by the ledger makes a job with a
@@ -53,7 +53,7 @@ type Ledger interface {
 	// Send is the gate (J7): the last durable write before money is spent. After
 	// nil the attempt is on record as sent and the caller may write to the wire,
 	// once, within [SendWindow] of having called. ErrLost, ErrCancelled,
-	// ErrBudget, ErrDayBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
+	// ErrBudget, ErrCalls, ErrLifetime, ErrDayBudget, ErrLate and ErrRequest mean: nothing is on record; send nothing
 	// under this id. ErrRepeated, which comes before all of them, means: it is on record.
 	//
 	// Of the owner's two deadlines the gate heeds the run's alone: it is on the job

@@ -82,10 +82,11 @@ func TestTableIsDecided(t *testing.T) {
 			rows = append(rows, Row(id))
 		}
 		for _, state := range append(States(), "") {
-			for bits := range 1 << 13 {
+			for bits := range 1 << 15 {
 				f := Facts{Exists: state != "", State: state, Cancel: flags(bits, 0), FenceHeld: flags(bits, 1), SameInput: flags(bits, 2),
 					Due: flags(bits, 3), RunsLeft: flags(bits, 4), Lapsed: flags(bits, 5), InBudget: flags(bits, 6), ReplayLeft: flags(bits, 7),
-					Held: flags(bits, 8), PastRoutes: flags(bits, 9), InputKept: flags(bits, 10), LateSeen: flags(bits, 11)}
+					Held: flags(bits, 8), PastRoutes: flags(bits, 9), InputKept: flags(bits, 10), LateSeen: flags(bits, 11),
+					CallsLeft: flags(bits, 13), InLifetime: flags(bits, 14)}
 				if flags(bits, 12) {
 					f.OpenCalls = 2
 				}

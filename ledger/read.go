@@ -22,6 +22,10 @@ type Job struct {
 	Cost       *Nano // nil: nothing known was spent on it yet, or a call's cost is unknown
 	Reserved   Nano
 	Budget     Nano
+	Calls      int           // attempts of this generation that were sent or may have been
+	MaxCalls   int           // of the latest claim, as Lifetime; 0: no limit
+	Lifetime   time.Duration // 0: no limit
+	BeganAt    time.Time     // when this generation began: CreatedAt, or the time of J18
 	Error      *JobError
 	Origin     Origin // of the message that asked for it first
 	CreatedAt  time.Time

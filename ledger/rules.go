@@ -78,6 +78,10 @@ func Refusal(guard string) error {
 		return ErrBudget
 	case "in_day_budget":
 		return ErrDayBudget
+	case "calls_left":
+		return ErrCalls
+	case "in_lifetime":
+		return ErrLifetime
 	case "late_seen":
 		return ErrLate
 	case "input_kept":
@@ -93,7 +97,8 @@ func ReplayRefusal(f Facts) error {
 		t = Row("J16")
 	}
 	guard := t.Allows(f)
-	if guard == "in_budget" { // nothing is sent here, so it is no call that is over the budget
+	switch guard {
+	case "in_budget", "calls_left", "in_lifetime": // nothing is sent here, so it is no call that is over a limit
 		return fmt.Errorf("%w: %s does not hold", ErrState, guard)
 	}
 	return Refusal(guard)
@@ -108,6 +113,17 @@ func InBudget(budget Nano, cost *Nano, reserved, more Nano) bool {
 	}
 	return budget == 0 || more <= budget-spent-reserved
 }
+
+// CallsLeft reports whether a job that has sent so many calls in its generation may send one more. A limit of 0 is none.
+func CallsLeft(limit, sent int) bool { return limit == 0 || sent < limit }
+
+// InLifetime reports whether a generation that began at began may still send calls at now. A lifetime of 0 does not end.
+func InLifetime(lifetime time.Duration, began, now time.Time) bool {
+	return lifetime == 0 || now.Sub(began) < lifetime
+}
+
+// Counts reports whether an attempt in that state is one of its job's calls: it was sent, or may have been.
+func (s AttemptState) Counts() bool { return s != NotSent }
 
 // Settleable says whether a definite "no" about an attempt that was sent at sentAt proves
 // anything at now, both on the ledger's clock. A request that was sent just before

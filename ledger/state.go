@@ -98,6 +98,8 @@ type Facts struct {
 	LateSeen   bool // the run has seen every late answer
 	InBudget   bool // cost + reserved + this call's reserve <= budget, or no budget
 	OverDay    bool // a budget of the day has no room for this call
+	CallsLeft  bool // calls of this generation < the limit, or no limit
+	InLifetime bool // the generation's lifetime is not over, or it has none
 	ReplayLeft bool // replays < the policy's maximum
 	Held       bool // unknown for longer than hold (an owner within its run need not wait)
 	PastRoutes bool // every open attempt is past its route's timeout
@@ -164,6 +166,8 @@ var (
 	fence      = Guard{"fence", func(f Facts) bool { return f.FenceHeld }}
 	lateSeen   = Guard{"late_seen", func(f Facts) bool { return f.LateSeen }}
 	inBudget   = Guard{"in_budget", func(f Facts) bool { return f.InBudget }}
+	callsLeft  = Guard{"calls_left", func(f Facts) bool { return f.CallsLeft }}
+	inLifetime = Guard{"in_lifetime", func(f Facts) bool { return f.InLifetime }}
 	inDay      = Guard{"in_day_budget", func(f Facts) bool { return !f.OverDay }}
 	uncancel   = Guard{"not_cancelled", func(f Facts) bool { return !f.Cancel }}
 	cancelled  = Guard{"cancel_flag", func(f Facts) bool { return f.Cancel }}
@@ -211,12 +215,12 @@ var table = []Transition{
 	{ID: "J5", Name: "same claim again", From: []State{Running}, By: []Actor{ByClaim},
 		Guards: []Guard{token}, Sets: "nothing: answers a lost reply"},
 	{ID: "J7", Name: "send gate", From: []State{Running}, By: []Actor{ByOwner},
-		Guards: []Guard{fence, live, uncancel, inBudget, lateSeen, inDay},
-		Sets:   "open_calls+1, reserved, of the job and of the day's budgets; the attempt is inserted as sent"},
+		Guards: []Guard{fence, live, uncancel, inBudget, lateSeen, callsLeft, inLifetime, inDay},
+		Sets:   "open_calls+1, calls+1, reserved, of the job and of the day's budgets; the attempt is inserted as sent"},
 	{ID: "J8", Name: "answer captured", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, unreceived},
 		Sets: "attempt received, cost booked, reserve freed; open_calls-1 if it was sent; other open attempts of the call closed as unknown; surplus if the job is done or the generation older; late+1 if the attempt's fence is not the job's; an unknown job with none open becomes ready"},
 	{ID: "J9", Name: "definitely no answer", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, openOrLeft, settleable},
-		Sets: "attempt not_sent, rejected or failed, billed cost booked, reserve freed; open_calls-1 if it was sent; an unknown job with none open becomes ready"},
+		Sets: "attempt not_sent (it is no call of the job then), rejected or failed, billed cost booked, reserve freed; open_calls-1 if it was sent; an unknown job with none open becomes ready"},
 	{ID: "J10", Name: "complete", From: []State{Running}, To: Done, By: []Actor{ByOwner},
 		Guards: []Guard{fence, noneOpen}, Sets: "result, done_at; unused received attempts become surplus; each step that was asked for: J10s, and its link"},
 	{ID: "J10s", Name: "step", To: Ready, By: []Actor{ByOwner}, Fence: true, Guards: []Guard{absent},
@@ -232,15 +236,15 @@ var table = []Transition{
 	{ID: "J14", Name: "adopt", From: []State{Unknown}, By: []Actor{ByReconciler}, Fence: true,
 		Guards: []Guard{due, unowned}, Sets: "owner, adoption token"},
 	{ID: "J16", Name: "replay by policy", From: []State{Unknown}, To: Ready, By: []Actor{ByReconciler},
-		Guards: []Guard{fence, replayLeft, held, pastRoutes, inBudget},
+		Guards: []Guard{fence, replayLeft, held, pastRoutes, inBudget, callsLeft, inLifetime},
 		Sets:   "open attempts closed as unknown, open_calls 0, replays+1; the reserve stays"},
 	{ID: "J16o", Name: "replay by policy within a run", From: []State{Running}, By: []Actor{ByOwner},
-		Guards: []Guard{fence, someOpen, live, uncancel, replayLeft, pastRoutes, inBudget},
+		Guards: []Guard{fence, someOpen, live, uncancel, replayLeft, pastRoutes, inBudget, callsLeft, inLifetime},
 		Sets:   "as J16; the run goes on"},
 	{ID: "J17", Name: "give up", From: []State{Unknown}, To: Failed, By: []Actor{ByReconciler, ByPerson},
 		Guards: []Guard{fence}, Sets: "reason; open attempts closed as unknown, open_calls 0; the reserve stays"},
 	{ID: "J18", Name: "run again", From: []State{Done, Failed, Cancelled}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{tokenNew, inputKept},
-		Sets: "generation+1, runs, panics and replays 0, carrier ledger, error, result and flag null, the token used; the old result is kept, answers that no result used become surplus"},
+		Sets: "generation+1, runs, panics, replays and calls 0, the lifetime begins anew, carrier ledger, error, result and flag null, the token used; the old result is kept, answers that no result used become surplus"},
 	{ID: "J18r", Name: "retry", From: []State{Failed}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept, paidOnce},
 		Sets: "runs and panics 0, carrier ledger, error and flag null; captured answers are used"},
 	{ID: "J18w", Name: "do not wait", From: []State{Ready}, To: Ready, By: []Actor{ByPerson}, Guards: []Guard{inputKept},

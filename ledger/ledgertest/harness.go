@@ -47,7 +47,7 @@ type Harness struct {
 	AgeAttempts func(k ledger.Key, d time.Duration)
 
 	// AgeRow lets the job have been as it is for d longer: the times at which it
-	// was created, last changed, due and done move back by d, and by whole days what the store
+	// was created, began its generation, was last changed, due and done move back by d, and by whole days what the store
 	// derives from the first. The run deadline, the time since it is unknown, the history and
 	// the times of the attempts stay.
 	AgeRow func(k ledger.Key, d time.Duration)
@@ -96,7 +96,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, limitCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

@@ -267,7 +267,7 @@ func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
 
 // word is the part of an error that all ledgers have in common.
 func word(err error) string {
-	for _, known := range []error{ledger.ErrLost, ledger.ErrCancelled, ledger.ErrBudget, ledger.ErrDayBudget, ledger.ErrLate, ledger.ErrRepeated, ledger.ErrOpen,
+	for _, known := range []error{ledger.ErrLost, ledger.ErrCancelled, ledger.ErrBudget, ledger.ErrDayBudget, ledger.ErrCalls, ledger.ErrLifetime, ledger.ErrLate, ledger.ErrRepeated, ledger.ErrOpen,
 		ledger.ErrClosed, ledger.ErrNotFound, ledger.ErrState, ledger.ErrTooEarly, ledger.ErrNoInput, ledger.ErrDoublePay, ledger.ErrHook, ledger.ErrRequest} {
 		if errors.Is(err, known) {
 			return known.Error()

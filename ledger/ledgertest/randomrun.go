@@ -14,6 +14,7 @@ func (w *world) opClaim(j *played) {
 	r := j.req
 	r.Worker, r.Token = w.workers[w.IntN(len(w.workers))], ledger.NewID()
 	r.MaxRuns, r.Budget, r.Receives = pick(w, 0, 0, 1, 2), pick(w, 0, 2*cent, 8*cent), w.IntN(5)
+	r.MaxCalls, r.Lifetime = pick(w, 0, 0, 1, 3), pick(w, 0, 0, time.Hour, 4*time.Hour)
 	if w.chance(4) && len(j.tokens) > 0 {
 		r.Token = j.tokens[w.IntN(len(j.tokens))]
 	}
@@ -25,8 +26,8 @@ func (w *world) opClaim(j *played) {
 	}
 	j.tokens = append(j.tokens, r.Token)
 	var lease [2]ledger.Lease
-	what := fmt.Sprintf("claim %s by %v, token %d of %d, at most %d runs, budget %s, carrier %s, other input %v", r.Key.Text, r.Worker,
-		len(j.tokens), len(j.tokens), r.MaxRuns, r.Budget, r.Carrier, r.InputHash != j.req.InputHash)
+	what := fmt.Sprintf("claim %s by %v, token %d of %d, at most %d runs, budget %s, %d calls, lifetime %s, carrier %s, other input %v", r.Key.Text, r.Worker,
+		len(j.tokens), len(j.tokens), r.MaxRuns, r.Budget, r.MaxCalls, r.Lifetime, r.Carrier, r.InputHash != j.req.InputHash)
 	w.both(what, j, func(i int, h *Harness) string {
 		c, err := h.Store.Claim(w.Context(), r)
 		if err != nil {

@@ -131,12 +131,15 @@ func faults(j ledger.Job) []string {
 // moneyFaults lists where the row and its attempts do not add up.
 func moneyFaults(j ledger.Job) []string {
 	var wrong []string
-	var open int
+	var open, calls int
 	var reserved ledger.Nano
 	var cost *ledger.Nano
 	for i, a := range j.Attempts {
 		if a.State == ledger.Sent {
 			open++
+		}
+		if a.State != ledger.NotSent && a.Generation == j.Generation {
+			calls++
 		}
 		if a.State == ledger.Sent || a.State == ledger.UnknownAttempt {
 			reserved += a.Reserve
@@ -156,6 +159,9 @@ func moneyFaults(j ledger.Job) []string {
 	}
 	if open != j.OpenCalls {
 		wrong = append(wrong, fmt.Sprintf("the row counts %d open calls, its attempts %d", j.OpenCalls, open))
+	}
+	if calls != j.Calls {
+		wrong = append(wrong, fmt.Sprintf("the row counts %d calls, its attempts %d", j.Calls, calls))
 	}
 	if reserved != j.Reserved {
 		wrong = append(wrong, fmt.Sprintf("the row reserves %s, its attempts %s", j.Reserved, reserved))
@@ -200,9 +206,9 @@ func (e *env) dump(k ledger.Key) string {
 // summary prints all of a job that does not depend on the time or the ledger.
 func summary(j ledger.Job) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s %s %s gen %d runs %d replays %d fence %d open %d receives %d carrier %s owner %v cancel %v hash %.8s kept %v cost %s reserved %s budget %s",
+	fmt.Fprintf(&b, "%s/%s %s %s gen %d runs %d replays %d fence %d open %d receives %d carrier %s owner %v cancel %v hash %.8s kept %v cost %s reserved %s budget %s calls %d of %d lifetime %s",
 		j.Key.Tenant, j.Key.Text, j.Action, j.State, j.Generation, j.Runs, j.Replays, j.Fence, j.OpenCalls, j.Receives, j.Carrier, j.Owner, j.Cancel,
-		j.InputHash, j.InputKept, dollars(j.Cost), j.Reserved, j.Budget)
+		j.InputHash, j.InputKept, dollars(j.Cost), j.Reserved, j.Budget, j.Calls, j.MaxCalls, j.Lifetime)
 	if j.Error != nil {
 		fmt.Fprintf(&b, " error %s", j.Error.Class)
 	}

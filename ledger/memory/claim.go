@@ -68,7 +68,7 @@ func (r *row) keepInput(q ledger.Request) ledger.Claimed {
 // insert makes the row of a key that was never seen.
 func (l *Ledger) insert(r ledger.Request, now time.Time) *row {
 	j := &row{Job: ledger.Job{Key: r.Key, ID: int64(len(l.rows)) + 1, Action: r.Action, Generation: 1,
-		Carrier: ledger.CarriedByBroker, InputHash: r.InputHash, Origin: r.Origin.Clean(), CreatedAt: now, NextAt: now}}
+		Carrier: ledger.CarriedByBroker, InputHash: r.InputHash, Origin: r.Origin.Clean(), CreatedAt: now, BeganAt: now, NextAt: now}}
 	if r.RowInput() != nil {
 		j.input, j.InputKept = bytes.Clone(r.Input), true
 	}
@@ -82,6 +82,7 @@ func (r *row) start(t ledger.Transition, q ledger.Request, now time.Time) {
 	r.Runs++
 	r.move(t, now, q.Worker.ID, fmt.Sprintf(", run %d", r.Runs))
 	r.token, r.Owner, r.runDeadline, r.Budget = q.Token, q.Worker, now.Add(q.MaxRun), q.Budget
+	r.MaxCalls, r.Lifetime = q.MaxCalls, q.Lifetime
 	r.Receives = max(r.Receives, q.Receives)
 	if q.Carrier == ledger.CarriedByLedger && r.InputKept {
 		r.Carrier = ledger.CarriedByLedger

@@ -31,6 +31,12 @@ func (l *Ledger) leaseFacts(r *row, lease ledger.Lease, now time.Time) ledger.Fa
 	return f
 }
 
+// limits adds to the facts what the row may still send.
+func (r *row) limits(f *ledger.Facts, now time.Time) {
+	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls)
+	f.InLifetime = r != nil && ledger.InLifetime(r.Lifetime, r.BeganAt, now)
+}
+
 // pastRoutes reports whether every open attempt is past its route's timeout.
 func (r *row) pastRoutes(now time.Time) bool {
 	for _, a := range r.attempts {

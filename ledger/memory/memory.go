@@ -136,6 +136,13 @@ func (r *row) end(a *attempt, to ledger.AttemptState, now time.Time) {
 	if to != ledger.UnknownAttempt && (a.State == ledger.Sent || a.State == ledger.UnknownAttempt) {
 		r.Reserved -= a.Reserve
 	}
+	switch counted := a.State.Counts(); {
+	case a.Generation != r.Generation || counted == to.Counts():
+	case counted:
+		r.Calls--
+	default:
+		r.Calls++
+	}
 	a.State, a.EndedAt = to, now
 }
 

@@ -167,10 +167,11 @@ func (l *Ledger) AgeAttempts(k ledger.Key, d time.Duration) error {
 	})
 }
 
-// AgeRow moves the times at which a job was created, last changed, due and done back by d.
+// AgeRow moves the times at which a job was created, began its generation, last changed, due and done back by d.
 func (l *Ledger) AgeRow(k ledger.Key, d time.Duration) error {
 	return l.age(k, func(r *row) {
 		r.CreatedAt, r.UpdatedAt, r.NextAt = r.CreatedAt.Add(-d), r.UpdatedAt.Add(-d), r.NextAt.Add(-d)
+		r.BeganAt = r.BeganAt.Add(-d)
 		if !r.DoneAt.IsZero() {
 			r.DoneAt = r.DoneAt.Add(-d)
 		}

@@ -35,7 +35,7 @@ func (l *Ledger) Reopen(ctx context.Context, o ledger.Reopening) (ledger.Reopene
 		return ledger.Reopened{}, err
 	}
 	if o.Token != "" {
-		r.begin(o.Token)
+		r.begin(o.Token, now)
 	}
 	if !o.Waiting {
 		r.Cancel, r.Runs, r.panics, r.Error = false, 0, 0, nil
@@ -46,7 +46,7 @@ func (l *Ledger) Reopen(ctx context.Context, o ledger.Reopening) (ledger.Reopene
 }
 
 // begin begins a new generation.
-func (r *row) begin(token string) {
+func (r *row) begin(token string, now time.Time) {
 	for _, a := range r.attempts {
 		if r.State != ledger.Done && a.Generation == r.Generation && a.State == ledger.Received {
 			a.Surplus = true
@@ -57,7 +57,7 @@ func (r *row) begin(token string) {
 	}
 	r.reruns = append(r.reruns, token)
 	r.Generation++
-	r.Replays, r.Result = 0, nil
+	r.Replays, r.Calls, r.BeganAt, r.Result = 0, 0, now, nil
 	r.DoneAt, r.Purged = time.Time{}, false
 }
 

@@ -53,6 +53,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	f := l.leaseFacts(r, lease, now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
+	r.limits(&f, now)
 	shares := l.shares(r, a.Day, now)
 	f.OverDay = l.overDay(shares, a.Reserve)
 	t := ledger.Row("J7")
@@ -65,6 +66,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	r.attempts = append(r.attempts, &attempt{AttemptRow: ledger.AttemptRow{Attempt: kept, N: n, Generation: r.Generation,
 		Fence: r.Fence, State: ledger.Sent, SentAt: now}, spends: l.hold(shares, a.Reserve)})
 	r.OpenCalls++
+	r.Calls++
 	r.Reserved += a.Reserve
 	r.move(t, now, r.Owner.ID, fmt.Sprintf(", attempt %d of call %s by route %s", n, a.Call.Name, a.Route))
 	return nil

@@ -54,7 +54,7 @@ func (l *Ledger) carryNew(t ledger.Transition, s ledger.Submission, now time.Tim
 		return false
 	}
 	j := &row{Job: ledger.Job{Key: s.Key, ID: int64(len(l.rows)) + 1, Action: s.Action, Generation: 1, Carrier: ledger.CarriedByLedger,
-		InputHash: s.InputHash, InputKept: true, Origin: s.Origin.Clean(), CreatedAt: now, NextAt: now}, input: bytes.Clone(s.Input)}
+		InputHash: s.InputHash, InputKept: true, Origin: s.Origin.Clean(), CreatedAt: now, BeganAt: now, NextAt: now}, input: bytes.Clone(s.Input)}
 	l.keys[s.Key] = j
 	l.rows = append(l.rows, j)
 	j.move(t, now, s.Submitter(), reason)

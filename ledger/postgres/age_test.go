@@ -28,7 +28,7 @@ func ager(t testing.TB, db *pgxpool.Pool, partitions bool) func(ledger.Key, time
 			}
 			var job int64
 			var on, was time.Time
-			err := tx.QueryRow(t.Context(), `update paidonce.job b set created_at = b.created_at - $3::interval, updated_at = b.updated_at - $3::interval,
+			err := tx.QueryRow(t.Context(), `update paidonce.job b set created_at = b.created_at - $3::interval, began_at = b.began_at - $3::interval, updated_at = b.updated_at - $3::interval,
 				next_at = b.next_at - $3::interval, done_at = b.done_at - $3::interval, part_on = b.part_on - $4::int
 				from (select tenant, id, part_on from paidonce.job where tenant = $1 and key = $2 for update) o
 				where b.tenant = o.tenant and b.id = o.id

@@ -91,7 +91,8 @@ func (l *Ledger) claim(ctx context.Context, r *ledger.Request) (ledger.Claimed, 
 func (l *Ledger) take(ctx context.Context, r *ledger.Request, seen *claimRow) (ledger.Claimed, error) {
 	asked := time.Now()
 	taken, err := ask[claimRow](ctx, l, claimTakeSQL, r.Key.Tenant, r.Key.Text, [16]byte(r.Token), r.Action, r.InputHash[:],
-		r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.MaxRuns, r.Receives, r.Budget, r.Carrier)
+		r.Worker.ID, r.Worker.Epoch, r.MaxRun, r.MaxRuns, r.Receives, r.Budget, r.Carrier,
+		nonzero(r.MaxCalls), nonzero(r.Lifetime))
 	switch {
 	case err == ledger.ErrNotFound: // somebody holds the row locked
 		return ledger.Claimed{Verdict: ledger.Busy, Generation: seen.Generation, Carrier: seen.Carrier, RetryIn: time.Second}, nil
@@ -132,7 +133,9 @@ func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRo
 		column(rs, func(r *ledger.Request) time.Duration { return r.MaxRun }),
 		column(rs, func(r *ledger.Request) ledger.Nano { return r.Budget }),
 		column(rs, func(r *ledger.Request) int { return r.Receives }),
-		column(rs, func(r *ledger.Request) *string { return originText(r.Origin) }))
+		column(rs, func(r *ledger.Request) *string { return originText(r.Origin) }),
+		column(rs, func(r *ledger.Request) *int { return nonzero(r.MaxCalls) }),
+		column(rs, func(r *ledger.Request) *time.Duration { return nonzero(r.Lifetime) }))
 }
 
 // carrier of a new row: the ledger carries only what it can run.

@@ -31,6 +31,10 @@ type lockedRow struct {
 	Cost        *ledger.Nano
 	Reserved    ledger.Nano
 	Budget      ledger.Nano
+	Calls       int
+	MaxCalls    int
+	Lifetime    time.Duration
+	BeganAt     time.Time
 	Now         time.Time // the ledger's clock, read while the lock is held
 }
 

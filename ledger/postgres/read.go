@@ -40,6 +40,10 @@ type jobRow struct {
 	Cost       *ledger.Nano
 	Reserved   ledger.Nano
 	Budget     ledger.Nano
+	Calls      int
+	MaxCalls   int
+	Lifetime   time.Duration
+	BeganAt    time.Time
 	ErrorClass *string
 	ErrorText  *string
 	Origin     *ledger.Origin
@@ -54,7 +58,7 @@ func (r jobRow) job() ledger.Job {
 		Key: keyRow{r.Tenant, r.Key}.key(), ID: r.ID, Action: r.Action, State: r.State, Generation: r.Generation,
 		Runs: r.Runs, Replays: r.Replays, Fence: r.Fence, OpenCalls: r.OpenCalls, Receives: r.Receives, Carrier: r.Carrier,
 		Cancel: r.Cancel, InputHash: ledger.Hash(r.InputHash), InputKept: r.InputKept,
-		Cost: r.Cost, Reserved: r.Reserved, Budget: r.Budget, Error: jobError(r.ErrorClass, r.ErrorText), Origin: value(r.Origin),
+		Cost: r.Cost, Reserved: r.Reserved, Budget: r.Budget, Calls: r.Calls, MaxCalls: r.MaxCalls, Lifetime: r.Lifetime, BeganAt: r.BeganAt, Error: jobError(r.ErrorClass, r.ErrorText), Origin: value(r.Origin),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, NextAt: r.NextAt, DoneAt: value(r.DoneAt),
 	}
 	if r.Owner != nil {

@@ -27,6 +27,7 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 			f.Held = row.UnknownAt == nil || row.Now.Sub(*row.UnknownAt) >= p.Hold
 			f.PastRoutes = row.OpenUntil == nil || !row.Now.Before(*row.OpenUntil)
 			f.InBudget = ledger.InBudget(row.Budget, row.Cost, row.Reserved, 0)
+			f.CallsLeft, f.InLifetime = ledger.CallsLeft(row.MaxCalls, row.Calls), ledger.InLifetime(row.Lifetime, row.BeganAt, row.Now)
 			t, ok := ledger.Pick(f, "J16", "J16o")
 			if !ok {
 				return ledger.ReplayRefusal(f)

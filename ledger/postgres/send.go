@@ -69,17 +69,19 @@ func (l *Ledger) look(ctx context.Context, asks []*callAsk) ([]lookedRow, error)
 // gateRow is the job row as the gate saw it, and what it did.
 type gateRow struct {
 	place
-	State     ledger.State
-	Fence     int64
-	OpenCalls int
-	Cancel    bool
-	Late      int64
-	Cost      *ledger.Nano
-	Reserved  ledger.Nano
-	Budget    ledger.Nano
-	Lapsed    bool
-	Gated     bool
-	Repeated  bool
+	State      ledger.State
+	Fence      int64
+	OpenCalls  int
+	Cancel     bool
+	Late       int64
+	Cost       *ledger.Nano
+	Reserved   ledger.Nano
+	Budget     ledger.Nano
+	Lapsed     bool
+	CallsLeft  bool
+	InLifetime bool
+	Gated      bool
+	Repeated   bool
 }
 
 // gateAsk is an attempt that wants to be sent.
@@ -151,6 +153,7 @@ func (g *limitedRow) refusal(lease ledger.Lease, a *ledger.Attempt) error {
 	guard := ledger.Row("J7").Allows(ledger.Facts{
 		Exists: true, State: g.State, OpenCalls: g.OpenCalls, Cancel: g.Cancel, Lapsed: g.Lapsed,
 		FenceHeld: g.Fence == lease.Fence, LateSeen: g.Late == a.LateSeen,
+		CallsLeft: g.CallsLeft, InLifetime: g.InLifetime,
 		InBudget: ledger.InBudget(g.Budget, g.Cost, g.Reserved, a.Reserve), OverDay: g.Over,
 	})
 	if guard == "" {

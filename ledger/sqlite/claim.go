@@ -127,7 +127,8 @@ func (t *tx) insert(rule ledger.Transition, q ledger.Request) (*row, error) {
 		return nil, err
 	}
 	j.ID, err = one(context.Background(), t, scalar[int64], "insert", q.Key.Tenant, q.Key.Text, q.Action, q.InputHash[:], j.InputKept,
-		string(j.Carrier), q.Worker.ID, q.Worker.Epoch, q.Token[:], micros(j.runDeadline), micros(t.now), q.Receives, int64(q.Budget), len(j.news), origin)
+		string(j.Carrier), q.Worker.ID, q.Worker.Epoch, q.Token[:], micros(j.runDeadline), micros(t.now), q.Receives, int64(q.Budget), len(j.news), origin,
+		null(q.MaxCalls), null(q.Lifetime.Microseconds()))
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +145,7 @@ func (r *row) start(rule ledger.Transition, q ledger.Request, now time.Time) {
 	r.Runs++
 	r.move(rule, now, q.Worker.ID, fmt.Sprintf(", run %d", r.Runs))
 	r.token, r.Owner, r.runDeadline, r.Budget = q.Token, q.Worker, now.Add(q.MaxRun), q.Budget
+	r.MaxCalls, r.Lifetime = q.MaxCalls, q.Lifetime
 	r.Receives = max(r.Receives, q.Receives)
 	if q.Carrier == ledger.CarriedByLedger && r.InputKept {
 		r.Carrier = ledger.CarriedByLedger

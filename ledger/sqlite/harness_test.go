@@ -135,7 +135,7 @@ func harness(t *testing.T) *ledgertest.Harness {
 			run(t, db, `update paidonce_attempt set sent_at = sent_at - ?1 where tenant = ?2
 				and job = (select id from paidonce_job where tenant = ?2 and key = ?3)`, d.Microseconds(), k.Tenant, k.Text)
 		},
-		AgeRow: age("created_at = created_at - ?1, updated_at = updated_at - ?1, next_at = next_at - ?1, done_at = done_at - ?1"),
+		AgeRow: age("created_at = created_at - ?1, began_at = began_at - ?1, updated_at = updated_at - ?1, next_at = next_at - ?1, done_at = done_at - ?1"),
 		AgeBudgets: func(days int) {
 			t.Helper()
 			run(t, db, "update paidonce_budget set day = day - ? * 86400000000", days)

@@ -64,6 +64,7 @@ func (t *tx) begin(r *row, token string) error {
 	}
 	r.Generation++
 	r.Replays, r.resultID, r.DoneAt = 0, ledger.ID{}, time.Time{}
+	r.uncounted, r.BeganAt = r.attempts, t.now
 	_, err := t.exec("reopen", r.Key.Tenant, r.ID)
 	return err
 }

@@ -29,6 +29,7 @@ func (t *tx) replay(lease ledger.Lease, p ledger.ReplayPolicy) error {
 		f.Held = r.State != ledger.Unknown || t.now.Sub(r.unknownAt) >= p.Hold
 		f.PastRoutes = until == nil || !t.now.Before(at(until))
 		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, 0)
+		r.limits(&f, t.now)
 	}
 	rule, ok := ledger.Pick(f, "J16", "J16o")
 	if !ok {

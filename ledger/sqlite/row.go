@@ -19,6 +19,7 @@ type row struct {
 	late        int64 // answers that arrived under a fence that was not the row's
 	panics      int
 	attempts    int
+	uncounted   int // of these, those of earlier generations and those that were not sent
 	events      int
 	resultID    ledger.ID
 	lease       time.Time      // of the owner's worker; zero: its epoch is closed
@@ -31,10 +32,12 @@ func readRow(s scanner) (*row, error) {
 	var hash, token, result []byte
 	var owner, class, text, origin *string
 	var epoch, deadline, unknown, cost, done, lease *int64
+	var lim limits
 	var next, created, updated int64
 	err := s.Scan(&r.Key.Tenant, &r.ID, &r.Key.Text, &r.Action, &hash, &r.InputKept, &r.State, &r.Generation, &r.Fence, &r.Carrier,
 		&owner, &epoch, &token, &deadline, &next, &unknown, &r.Cancel, &r.Runs, &r.panics, &r.Replays, &r.Receives, &r.OpenCalls,
-		&r.attempts, &r.events, &r.late, &cost, &r.Reserved, &r.Budget, &class, &text, &result, &created, &updated, &done, &origin, &lease)
+		&r.attempts, &r.events, &r.late, &cost, &r.Reserved, &r.Budget, &class, &text, &result, &created, &updated, &done, &origin,
+		&lim.calls, &lim.lifetime, &lim.uncounted, &lim.began, &lease)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +45,7 @@ func readRow(s scanner) (*row, error) {
 	r.token, r.resultID = id(token), id(result)
 	r.runDeadline, r.unknownAt, r.DoneAt, r.lease = at(deadline), at(unknown), at(done), at(lease)
 	r.NextAt, r.CreatedAt, r.UpdatedAt = time.UnixMicro(next), time.UnixMicro(created), time.UnixMicro(updated)
+	lim.of(&r)
 	if cost != nil {
 		r.Cost = new(ledger.Nano(*cost))
 	}
@@ -50,6 +54,22 @@ func readRow(s scanner) (*row, error) {
 	}
 	r.Origin, err = readOrigin(origin)
 	return &r, err
+}
+
+// limits are the columns of them as they are stored.
+type limits struct {
+	calls, uncounted *int
+	lifetime, began  *int64
+}
+
+// of puts them into a row, of which the number of attempts and the time of creation are known.
+func (l limits) of(r *row) {
+	r.uncounted = value(l.uncounted)
+	r.Calls, r.MaxCalls = r.attempts-r.uncounted, value(l.calls)
+	r.Lifetime, r.BeganAt = time.Duration(value(l.lifetime))*time.Microsecond, r.CreatedAt
+	if l.began != nil {
+		r.BeganAt = time.UnixMicro(*l.began)
+	}
 }
 
 // readOrigin reads the column of an origin.
@@ -74,10 +94,14 @@ func readFacts(s scanner) (*row, error) {
 	var r row
 	var owner *string
 	var deadline, cost *int64
+	var created int64
+	var lim limits
 	var result []byte
 	err := s.Scan(&r.State, &r.Generation, &r.Fence, &owner, &deadline, &r.Cancel, &r.OpenCalls, &r.attempts, &r.events, &r.late,
-		&cost, &r.Reserved, &r.Budget, &result, &r.Action)
+		&cost, &r.Reserved, &r.Budget, &result, &r.Action, &created, &lim.calls, &lim.lifetime, &lim.uncounted, &lim.began)
 	r.Owner.ID, r.runDeadline, r.resultID = value(owner), at(deadline), id(result)
+	r.CreatedAt = time.UnixMicro(created)
+	lim.of(&r)
 	if cost != nil {
 		r.Cost = new(ledger.Nano(*cost))
 	}
@@ -148,7 +172,10 @@ func (t *tx) save(r *row) error {
 	if r.Owner != (ledger.WorkerID{}) {
 		owner, epoch = r.Owner.ID, r.Owner.Epoch
 	}
-	deadline, unknown := r.runDeadline, r.unknownAt
+	deadline, unknown, began := r.runDeadline, r.unknownAt, r.BeganAt
+	if began.Equal(r.CreatedAt) {
+		began = time.Time{}
+	}
 	if r.State != ledger.Running {
 		deadline = time.Time{}
 	}
@@ -158,7 +185,7 @@ func (t *tx) save(r *row) error {
 	events := r.events + len(r.news)
 	_, err := t.exec("save", string(r.State), r.Fence, string(r.Carrier), owner, epoch, blob(r.token), orNull(deadline), micros(r.NextAt),
 		orNull(unknown), r.Cancel, r.Runs, r.panics, r.Replays, r.Receives, r.OpenCalls, r.attempts, events,
-		r.late, nano(r.Cost), int64(r.Reserved), int64(r.Budget), class, text, blob(r.resultID), micros(r.UpdatedAt), orNull(r.DoneAt),
+		r.late, nano(r.Cost), int64(r.Reserved), int64(r.Budget), null(r.MaxCalls), null(r.Lifetime.Microseconds()), null(r.uncounted), orNull(began), class, text, blob(r.resultID), micros(r.UpdatedAt), orNull(r.DoneAt),
 		r.Key.Tenant, r.ID)
 	if err != nil {
 		return err
@@ -200,6 +227,12 @@ func (r *row) leaseFacts(lease ledger.Lease, now time.Time) ledger.Facts {
 	f.FenceHeld = r != nil && r.Fence == lease.Fence
 	f.Lapsed = r != nil && !now.Before(r.runDeadline)
 	return f
+}
+
+// limits adds to the facts what the row may still send.
+func (r *row) limits(f *ledger.Facts, now time.Time) {
+	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls)
+	f.InLifetime = r != nil && ledger.InLifetime(r.Lifetime, r.BeganAt, now)
 }
 
 // move makes transition t and writes it into the history.

@@ -128,6 +128,13 @@ func (t *tx) end(r *row, a *attempt, rule ledger.Transition, id ledger.AttemptID
 	if err := t.rebook(r, a, freed, booked); err != nil {
 		return err
 	}
+	switch counted := a.state.Counts(); {
+	case a.generation != r.Generation || counted == e.State.Counts():
+	case counted:
+		r.uncounted++
+	default:
+		r.uncounted--
+	}
 	a.state, a.endedAt = e.State, t.now
 	if e.State == ledger.Received {
 		a.captured = new(r.events + 1) // the event below
@@ -163,7 +170,7 @@ func (t *tx) wake(changed *row, rule ledger.Transition, who, reason string) erro
 	if err != nil {
 		return err
 	}
-	r.OpenCalls, r.Reserved, r.Cost, r.late, r.NextAt = 0, changed.Reserved, changed.Cost, changed.late, t.now
+	r.OpenCalls, r.Reserved, r.Cost, r.late, r.uncounted, r.NextAt = 0, changed.Reserved, changed.Cost, changed.late, changed.uncounted, t.now
 	r.disown()
 	r.moveTo(ledger.Ready, rule, t.now, who, reason)
 	changed.State = r.State
@@ -172,7 +179,7 @@ func (t *tx) wake(changed *row, rule ledger.Transition, who, reason string) erro
 
 // settled writes what settling changed of a job whose state stays.
 func (t *tx) settled(r *row) error {
-	_, err := t.exec("settled", r.OpenCalls, int64(r.Reserved), nano(r.Cost), r.late, r.events+len(r.news), micros(t.now), r.Key.Tenant, r.ID)
+	_, err := t.exec("settled", r.OpenCalls, int64(r.Reserved), nano(r.Cost), r.late, null(r.uncounted), r.events+len(r.news), micros(t.now), r.Key.Tenant, r.ID)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 -- locked is skipped: no row comes back, and the job is busy.
 -- The tenant is compared as in claim_read.sql.
 -- $1 tenant, $2 key, $3 claim token, $4 action, $5 input hash, $6 worker, $7 epoch,
--- $8 longest run, $9 most runs (0: no limit), $10 receives, $11 budget, $12 carrier
+-- $8 longest run, $9 most runs (0: no limit), $10 receives, $11 budget, $12 carrier, $13 most calls, $14 lifetime (null each: no limit)
 with j as materialized (
   select * from paidonce.job where key = $2 and tenant = $1 collate "C" for update skip locked
 ), n as materialized (
@@ -36,6 +36,8 @@ with j as materialized (
     run_deadline = case when starts then now + $8::interval end,
     runs = b.runs + starts::int,
     budget = case when starts then $11 else b.budget end,
+    max_calls = case when starts then $13::int else b.max_calls end,
+    lifetime = case when starts then $14::interval else b.lifetime end,
     carrier = case when b.input_kept and (rule = 'J4' or starts and $12 = 'ledger') then 'ledger' else b.carrier end,
     unknown_at = case when rule = 'J4' then now end,
     next_at = case when rule = 'J4' then now else b.next_at end,

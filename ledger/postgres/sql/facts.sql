@@ -8,5 +8,7 @@ with j as materialized (
   order by b.tenant, b.id for update of b
 )
 select j.item, j.id, j.state, j.fence, j.open_calls, j.open_until, j.cancel, j.input_kept, j.carrier, j.owner, j.run_deadline,
-       j.next_at, j.unknown_at, j.panics, j.replays, j.cost, j.reserved, j.budget, clock_timestamp() as now
+       j.next_at, j.unknown_at, j.panics, j.replays, j.cost, j.reserved, j.budget,
+       j.attempts - coalesce(j.uncounted, 0) as calls, coalesce(j.max_calls, 0) as max_calls,
+       coalesce(j.lifetime, '0') as lifetime, coalesce(j.began_at, j.created_at) as began_at, clock_timestamp() as now
 from j

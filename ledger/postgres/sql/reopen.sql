@@ -13,7 +13,9 @@ with j as (
 ), up as (
   update paidonce.job b set
     state = 'ready', generation = b.generation + ($4::text is not null)::int, carrier = 'ledger', runs = 0, panics = 0,
-    replays = case when $4::text is null then b.replays else 0 end, cancel = false, next_at = $3, error_class = null, error_text = null,
+    replays = case when $4::text is null then b.replays else 0 end,
+    uncounted = case when $4::text is null then b.uncounted else b.attempts end,
+    began_at = case when $4::text is null then b.began_at else $3 end, cancel = false, next_at = $3, error_class = null, error_text = null,
     result_id = null, done_at = null, events = b.events + 1, updated_at = $3
   from j where b.tenant = j.tenant and b.id = j.id
   returning b.tenant, b.id, b.part_on, b.events, b.generation, j.was

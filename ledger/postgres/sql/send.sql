@@ -4,7 +4,9 @@
 -- $1 tenants, $2 jobs, $3 fences, $4 attempts, $5 call names, $6 input keys, $7 routes, $8 providers,
 -- $9 models, $10 configs, $11 client request ids, $12 timeouts, $13 reserves, $14 late answers seen
 with j as materialized (
-  select q.*, b.id, b.part_on, b.state, b.fence, b.run_deadline, b.open_calls, b.cancel, b.late, b.cost, b.reserved, b.budget
+  select q.*, b.id, b.part_on, b.state, b.fence, b.run_deadline, b.open_calls, b.cancel, b.late, b.cost, b.reserved, b.budget,
+    b.max_calls is null or b.attempts - coalesce(b.uncounted, 0) < b.max_calls as calls_left,
+    coalesce(b.began_at, b.created_at) + b.lifetime as send_until
   from unnest($1::text[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
     $9::text[], $10::text[], $11::text[], $12::interval[], $13::bigint[], $14::bigint[]) with ordinality
     as q(tenant, job, held, attempt, call_name, input_key, route, provider, model, config, client_request_id, timeout, reserve, late_seen, item)
@@ -13,7 +15,7 @@ with j as materialized (
 ), n as materialized (
   select j.*, clock_timestamp() as now from j
 ), d as materialized (
-  select n.*, coalesce(fence = held and state = 'running' and run_deadline > now and not cancel and late = late_seen
+  select n.*, coalesce(fence = held and state = 'running' and run_deadline > now and not cancel and late = late_seen and calls_left and coalesce(send_until > now, true)
     and (budget = 0 or reserve <= budget - coalesce(cost, 0) - reserved), false) as gated -- in this order: no overflow
   from n
 ), up as (
@@ -37,7 +39,7 @@ with j as materialized (
   from up
 )
 select d.item, d.state, d.fence, d.open_calls, d.cancel, d.late, d.cost, d.reserved, d.budget,
-       coalesce(d.run_deadline <= d.now, false) as lapsed, d.gated,
+       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated,
        not d.gated and exists (select from paidonce.attempt a
          where a.tenant = d.tenant and a.job = d.id and a.id = d.attempt) as repeated
 from d

@@ -4,7 +4,9 @@
 -- beside others of the batch, fails the statement, so that nothing of it happens; those of a batch are then asked for one by one.
 -- Arguments as there, and $15 limits of tenants, $16 of their actions (0: none)
 with j as materialized (
-  select q.*, b.id, b.part_on, b.state, b.fence, b.run_deadline, b.open_calls, b.cancel, b.late, b.cost, b.reserved, b.budget, b.action
+  select q.*, b.id, b.part_on, b.state, b.fence, b.run_deadline, b.open_calls, b.cancel, b.late, b.cost, b.reserved, b.budget,
+    b.max_calls is null or b.attempts - coalesce(b.uncounted, 0) < b.max_calls as calls_left,
+    coalesce(b.began_at, b.created_at) + b.lifetime as send_until, b.action
   from unnest($1::text[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
     $9::text[], $10::text[], $11::text[], $12::interval[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[]) with ordinality
     as q(tenant, job, held, attempt, call_name, input_key, route, provider, model, config, client_request_id, timeout, reserve, late_seen, tenant_cap, action_cap, item)
@@ -12,7 +14,7 @@ with j as materialized (
 ), n as materialized (
   select j.*, clock_timestamp() as now from j
 ), m as materialized (
-  select n.*, (now at time zone 'utc')::date as day, coalesce(fence = held and state = 'running' and run_deadline > now and not cancel and late = late_seen
+  select n.*, (now at time zone 'utc')::date as day, coalesce(fence = held and state = 'running' and run_deadline > now and not cancel and late = late_seen and calls_left and coalesce(send_until > now, true)
     and (budget = 0 or reserve <= budget - coalesce(cost, 0) - reserved)
     and not exists (select from paidonce.attempt a where a.tenant = n.tenant and a.job = n.id and a.id = n.attempt), false) as may
   from n
@@ -57,7 +59,7 @@ with j as materialized (
   from up
 )
 select d.item, d.state, d.fence, d.open_calls, d.cancel, d.late, d.cost, d.reserved, d.budget,
-       coalesce(d.run_deadline <= d.now, false) as lapsed, d.gated, d.over,
+       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated, d.over,
        not d.gated and exists (select from paidonce.attempt a
          where a.tenant = d.tenant and a.job = d.id and a.id = d.attempt) as repeated
 from d
