@@ -323,7 +323,7 @@ func TestSwallowedRefusalIsNotCommitted(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		r.call.Routes[0].Reserve = 2 * ledger.USD
 		reg := new(job.Registry)
-		job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call), Budget: ledger.USD,
+		job.Register(reg, job.Def[ask, string]{Name: "ask", Uses: job.Uses(r.call), Limits: job.Limits{USD: ledger.USD},
 			Handle: func(ctx context.Context, j *job.Run, in ask) (string, error) {
 				if _, err := r.call.Run(ctx, j, in); !errors.Is(err, job.ErrBudget) {
 					t.Errorf("the call said %v, want ErrBudget", err)

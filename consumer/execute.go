@@ -213,6 +213,10 @@ func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) l
 		o.GiveBack, o.Error.Class = true, "lost"
 	case errors.Is(err, job.ErrBudget):
 		o.Fail, o.Error.Class = true, "budget"
+	case errors.Is(err, job.ErrCalls):
+		o.Fail, o.Error.Class = true, "calls"
+	case errors.Is(err, job.ErrLifetime):
+		o.Fail, o.Error.Class = true, "lifetime"
 	case errors.Is(err, job.ErrDayBudget):
 		o.Error.Class, o.RetryIn = dayBudget, tilBudget(time.Now())
 	case errors.Is(err, job.ErrTooLarge), errors.Is(err, ledger.ErrTooLarge):

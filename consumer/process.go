@@ -183,7 +183,8 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 // finds unclaimed is given back.
 func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) {
 	h, r := w.handler, w.request
-	r.Action, r.Budget = h.Name(), h.Budget()
+	limits := h.Limits()
+	r.Action, r.Budget, r.MaxCalls, r.Lifetime = h.Name(), limits.USD, limits.Calls, limits.Lifetime
 	var asked bool // with this token, by this delivery or an earlier one
 	r.Token, asked = c.token(r.Key)
 	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)

@@ -124,7 +124,7 @@ func (a *Attempt) gate(ctx context.Context) error {
 		return a.abort(relook, err)
 	case errors.Is(err, ledger.ErrRequest):
 		return a.abort(never, err)
-	case errors.Is(err, ledger.ErrLost), errors.Is(err, ledger.ErrBudget), errors.Is(err, ledger.ErrDayBudget), errors.Is(err, ledger.ErrCancelled):
+	case refusal(err) != nil:
 		return a.abort(aborted, a.run.refused(err))
 	default:
 		// The gate may be on record. Nothing was sent and nothing will be.

@@ -19,6 +19,10 @@ var (
 	// ErrDayBudget: the next call would take the tenant, or the job's action of that tenant, over what may be spent in
 	// a day. The job waits; nothing was sent.
 	ErrDayBudget = errors.New("PO621 the day's budget is used up")
+	// ErrCalls: the job has sent as many calls as Limits.Calls allows.
+	ErrCalls = errors.New("PO623 the job has sent as many calls as it may")
+	// ErrLifetime: the time is over in which Limits.Lifetime lets the job send calls.
+	ErrLifetime = errors.New("PO625 the job is past its lifetime")
 	// ErrMismatch: the handler asks for a call in a way that its earlier run did not.
 	ErrMismatch = errors.New("PO313 the call does not match its record")
 	// ErrStopping: the worker is draining and the call would not end in time. The

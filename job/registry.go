@@ -42,8 +42,8 @@ type Def[In Keyed, Out any] struct {
 	MaxRun time.Duration
 	// MaxRuns bounds the runs of one job. 0: the consumer's.
 	MaxRuns int
-	// Budget bounds what all calls of one job may cost together. 0: none.
-	Budget ledger.Nano
+	// Limits bound what one job may cost, how many calls it may send, and for how long. The zero value: nothing does.
+	Limits Limits
 	// Volatile lists top-level JSON fields of In that may differ between two
 	// messages of the same key.
 	Volatile []string
@@ -105,7 +105,7 @@ type Handler struct {
 	name     string
 	maxRun   time.Duration
 	maxRuns  int
-	budget   ledger.Nano
+	limits   Limits
 	calls    map[string]CallInfo
 	steps    map[string]bool // that it may ask for
 	step     bool            // it runs a step
@@ -124,8 +124,8 @@ func (h *Handler) MaxRun() time.Duration { return h.maxRun }
 // MaxRuns is the definition's, 0 if it has none.
 func (h *Handler) MaxRuns() int { return h.maxRuns }
 
-// Budget is the definition's, 0 if it has none.
-func (h *Handler) Budget() ledger.Nano { return h.budget }
+// Limits are the definition's.
+func (h *Handler) Limits() Limits { return h.limits }
 
 // Call finds a call of the handler by name.
 func (h *Handler) Call(name string) (CallInfo, bool) {
@@ -211,8 +211,11 @@ func newHandler[In Keyed, Out any](d Def[In, Out]) *Handler {
 	if d.Name == "" || d.Handle == nil {
 		panic("PO322 a job needs a Name and a Handle")
 	}
+	if err := d.Limits.check(); err != nil {
+		panic(fmt.Sprintf("PO323 job %s: %v", d.Name, err))
+	}
 	h := &Handler{
-		name: d.Name, maxRun: d.MaxRun, maxRuns: d.MaxRuns, budget: d.Budget, volatile: d.Volatile, redact: d.Redact,
+		name: d.Name, maxRun: d.MaxRun, maxRuns: d.MaxRuns, limits: d.Limits, volatile: d.Volatile, redact: d.Redact,
 		calls:  make(map[string]CallInfo, len(d.Uses)),
 		steps:  make(map[string]bool, len(d.Steps)),
 		decode: decoder[In](),

@@ -141,7 +141,8 @@ func (r *Run) OnCommit(h ledger.Hook) {
 }
 
 // Sticky is the first error that forbids committing a result, whatever the
-// handler returned: ErrHeld, ErrLost, ErrBudget, ErrDayBudget, ErrMismatch, ErrStopping, ErrCancelled, and ledger.ErrKey.
+// handler returned: ErrHeld, ErrLost, ErrBudget, ErrCalls, ErrLifetime, ErrDayBudget, ErrMismatch, ErrStopping, ErrCancelled,
+// and ledger.ErrKey.
 func (r *Run) Sticky() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,14 +248,23 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 
 // refused turns the ledger's refusals into this package's sticky errors.
 func (r *Run) refused(err error) error {
-	for _, s := range []struct{ from, to error }{
-		{ledger.ErrLost, ErrLost}, {ledger.ErrBudget, ErrBudget}, {ledger.ErrDayBudget, ErrDayBudget}, {ledger.ErrCancelled, ErrCancelled},
-	} {
-		if errors.Is(err, s.from) {
-			return r.stick(s.to)
-		}
+	if told := refusal(err); told != nil {
+		return r.stick(told)
 	}
 	return err
+}
+
+// refusal is what the ledger's refusal is called here; nil: err is none.
+func refusal(err error) error {
+	for _, s := range []struct{ from, to error }{
+		{ledger.ErrLost, ErrLost}, {ledger.ErrBudget, ErrBudget}, {ledger.ErrCalls, ErrCalls}, {ledger.ErrLifetime, ErrLifetime},
+		{ledger.ErrDayBudget, ErrDayBudget}, {ledger.ErrCancelled, ErrCancelled},
+	} {
+		if errors.Is(err, s.from) {
+			return s.to
+		}
+	}
+	return nil
 }
 
 // keep records evidence. The answer may be paid for already, so it tries until it

@@ -95,7 +95,7 @@ func New(s provider.Settings, o Options) job.Def[Task, Answer] {
 	uses := append(job.Uses(turn), box.calls()...)
 	most := cmp.Or(o.MaxTurns, DefaultMaxTurns)
 	return job.Def[Task, Answer]{
-		Name: Name, Uses: uses, Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
+		Name: Name, Uses: uses, Limits: s.Limits, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
 		Handle: func(ctx context.Context, j *job.Run, t Task) (Answer, error) {
 			if t.Goal == "" {
 				return Answer{}, job.Failf("PO358 the task has no goal")

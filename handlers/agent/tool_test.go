@@ -48,7 +48,7 @@ func TestSettings(t *testing.T) {
 		Routes: []provider.Route{
 			{Name: "a", Provider: provider.OpenAI, Model: "m", Timeout: 1e9},
 			{Name: "b", Provider: provider.Anthropic, Model: "n", Timeout: 7e9}},
-		OnUnknown: job.Replay(2), Budget: 5, MaxRun: time.Hour, MaxRuns: 4}, Options{})
+		OnUnknown: job.Replay(2), Limits: job.Limits{USD: 5, Calls: 6, Lifetime: 7e9}, MaxRun: time.Hour, MaxRuns: 4}, Options{})
 	turn, ok := h.Call("turn")
 	if !ok || turn.Policy != job.Replay(2) || turn.Timeout != 7e9 || turn.Reconcile == nil {
 		t.Errorf("turn %+v: settings are not applied", turn)
@@ -59,8 +59,8 @@ func TestSettings(t *testing.T) {
 	if tool, _ := handler(t, provider.Settings{}, Options{}).Call("tool"); tool.Timeout != ToolTimeout {
 		t.Errorf("tools have %s by default", tool.Timeout)
 	}
-	if h.Budget() != 5 || h.MaxRun() != time.Hour || h.MaxRuns() != 4 {
-		t.Errorf("budget %d, max run %s, max runs %d: settings are not applied", h.Budget(), h.MaxRun(), h.MaxRuns())
+	if h.Limits() != (job.Limits{USD: 5, Calls: 6, Lifetime: 7e9}) || h.MaxRun() != time.Hour || h.MaxRuns() != 4 {
+		t.Errorf("limits %+v, max run %s, max runs %d: settings are not applied", h.Limits(), h.MaxRun(), h.MaxRuns())
 	}
 }
 

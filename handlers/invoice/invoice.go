@@ -78,7 +78,7 @@ func New(s provider.Settings, save Save) job.Def[Document, Invoice] {
 		},
 	}
 	return job.Def[Document, Invoice]{
-		Name: Name, Uses: job.Uses(extract), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
+		Name: Name, Uses: job.Uses(extract), Limits: s.Limits, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
 		Handle: func(ctx context.Context, j *job.Run, d Document) (Invoice, error) {
 			if d.Text == "" {
 				return Invoice{}, job.Failf("PO354 the document has no text to read")

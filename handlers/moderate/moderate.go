@@ -76,7 +76,7 @@ func New(s provider.Settings) job.Def[Content, Verdict] {
 		},
 	}
 	return job.Def[Content, Verdict]{
-		Name: Name, Uses: job.Uses(moderate), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
+		Name: Name, Uses: job.Uses(moderate), Limits: s.Limits, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns,
 		Handle: func(ctx context.Context, j *job.Run, c Content) (Verdict, error) {
 			if c.Text == "" {
 				return Verdict{}, job.Failf("PO356 the content has no text to judge")

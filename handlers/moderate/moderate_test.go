@@ -76,12 +76,12 @@ func TestSettings(t *testing.T) {
 		Routes: []provider.Route{
 			{Name: "a", Provider: provider.OpenAI, Model: "m", Timeout: 1e9},
 			{Name: "b", Provider: provider.Anthropic, Model: "n", Timeout: 7e9}},
-		OnUnknown: job.Replay(2), Budget: 5, MaxRun: 9e9, MaxRuns: 4})
+		OnUnknown: job.Replay(2), Limits: job.Limits{USD: 5, Calls: 6, Lifetime: 7e9}, MaxRun: 9e9, MaxRuns: 4})
 	call, ok := h.Call("moderate")
 	if !ok || call.Policy != job.Replay(2) || call.Timeout != 7e9 || call.Reconcile == nil {
 		t.Errorf("call %+v: settings are not applied", call)
 	}
-	if h.Budget() != 5 || h.MaxRun() != 9e9 || h.MaxRuns() != 4 {
-		t.Errorf("budget %d, max run %s, max runs %d: settings are not applied", h.Budget(), h.MaxRun(), h.MaxRuns())
+	if h.Limits() != (job.Limits{USD: 5, Calls: 6, Lifetime: 7e9}) || h.MaxRun() != 9e9 || h.MaxRuns() != 4 {
+		t.Errorf("limits %+v, max run %s, max runs %d: settings are not applied", h.Limits(), h.MaxRun(), h.MaxRuns())
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/paidonce/paidonce/handlers/openaifind"
 	"github.com/paidonce/paidonce/job"
-	"github.com/paidonce/paidonce/ledger"
 )
 
 // The providers that a Route may name.
@@ -42,7 +41,7 @@ type Settings struct {
 	Routes    []Route // in the order in which they are tried
 	OnUnknown job.Policy
 	Retry     job.Backoff
-	Budget    ledger.Nano   // of one job, over all its deliveries; 0: none
+	Limits    job.Limits    // of one job, over all its deliveries
 	MaxRun    time.Duration // 0: the consumer's
 	MaxRuns   int           // 0: the consumer's
 	OpenAI    Account

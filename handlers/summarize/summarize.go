@@ -70,7 +70,7 @@ func New(s provider.Settings, tell Tell) job.Def[Ticket, Summary] {
 		},
 	}
 	return job.Def[Ticket, Summary]{
-		Name: Name, Uses: job.Uses(summarise), Steps: tell.steps(), Budget: s.Budget, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns, Redact: Redact,
+		Name: Name, Uses: job.Uses(summarise), Steps: tell.steps(), Limits: s.Limits, MaxRun: s.MaxRun, MaxRuns: s.MaxRuns, Redact: Redact,
 		Handle: func(ctx context.Context, j *job.Run, t Ticket) (Summary, error) {
 			if err := errors.Join(t.check(), tell.check(t.Notify)); err != nil {
 				return Summary{}, err

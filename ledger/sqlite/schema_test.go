@@ -237,7 +237,7 @@ func TestPlans(t *testing.T) {
 		if whole[strings.TrimSuffix(filepath.Base(name), ".sql")] {
 			continue
 		}
-		rows, err := db.QueryContext(t.Context(), "explain query plan "+ledgertest.SQL(t, name), make([]any, 30)...)
+		rows, err := db.QueryContext(t.Context(), "explain query plan "+ledgertest.SQL(t, name), make([]any, 40)...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -71,7 +71,8 @@ func registry(cfg *config.Config) *job.Registry {
 func settings(cfg *config.Config, name string) provider.Settings {
 	j := cfg.Jobs[name]
 	s := provider.Settings{
-		OnUnknown: j.OnUnknown.Policy, Budget: j.Budget.Nano, MaxRun: j.MaxRun.Std(), MaxRuns: j.MaxRuns,
+		Limits:    job.Limits{USD: j.Budget.Nano, Calls: j.MaxCalls, Lifetime: j.Lifetime.Std()},
+		OnUnknown: j.OnUnknown.Policy, MaxRun: j.MaxRun.Std(), MaxRuns: j.MaxRuns,
 		OpenAI:    account(cfg.Providers.OpenAI),
 		Anthropic: account(cfg.Providers.Anthropic),
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"reflect"
@@ -32,6 +33,7 @@ func (l *loader) check() {
 		l.at("PO032", "retention.key", fmt.Sprintf("it is shorter than retention.result %s (%s): a key must outlive its result, or a late duplicate is paid again; raise it", c.Retention.Result, c.Source("retention.result")))
 	}
 	l.positive()
+	l.checkLimits()
 	l.checkListen("http.listen", c.HTTP.Listen)
 	if l.checkListen("http.debug", c.HTTP.Debug) && !loopback(c.HTTP.Debug) {
 		l.at("PO035", "http.debug", "profiles show what is in memory and may be served on loopback only; write 127.0.0.1 and a port")
@@ -74,6 +76,19 @@ func (l *loader) positive() {
 		}
 		if s.value.IsZero() || s.value.CanInt() && s.value.Int() < 0 {
 			l.at("PO036", s.path, "it must be positive; leave it out for the default "+s.tag.Get("default"))
+		}
+	}
+}
+
+// checkLimits refuses limits of a job that bound nothing, or more than nothing.
+func (l *loader) checkLimits() {
+	for _, s := range l.config.settings {
+		switch {
+		case !strings.HasPrefix(s.path, "jobs."):
+		case strings.HasSuffix(s.path, ".max_calls") && (s.value.Int() < 0 || s.value.Int() > math.MaxInt32):
+			l.at("PO627", s.path, "write how many calls one job may send in all of its runs, up to 2147483647; 0 is no limit")
+		case strings.HasSuffix(s.path, ".lifetime") && s.value.Int() != 0 && s.value.Int() < int64(time.Millisecond):
+			l.at("PO627", s.path, "no call could be sent in so short a time; write it like 2h, or 0s for no limit")
 		}
 	}
 }

@@ -117,9 +117,11 @@ type Job struct {
 	OnUnknown Policy   `conf:"on_unknown" default:"hold"`
 	Budget    USD      `conf:"budget_usd" default:"0"`
 	TenantDay USD      `conf:"tenant_day_usd" default:"0"`
-	MaxRun    Duration `conf:"max_run" default:"0s"` // 0: the consumer's
-	MaxRuns   int      `conf:"max_runs" default:"0"` // 0: the consumer's
-	MaxTurns  int      `conf:"max_turns"`            // of jobs that take turns; the others have no such setting
+	MaxCalls  int      `conf:"max_calls" default:"0"` // sent by one job, in all of its runs; 0: no bound
+	Lifetime  Duration `conf:"lifetime" default:"0s"` // of one job; calls are sent until it is over. 0: no bound
+	MaxRun    Duration `conf:"max_run" default:"0s"`  // 0: the consumer's
+	MaxRuns   int      `conf:"max_runs" default:"0"`  // 0: the consumer's
+	MaxTurns  int      `conf:"max_turns"`             // of jobs that take turns; the others have no such setting
 }
 
 // Route is one way to a model.

@@ -52,6 +52,13 @@ func TestFaults(t *testing.T) {
 			"PO007 jobs.invoice.extract.budget_usd -1 (worker.yaml:3:33): a budget cannot be negative; 0 is no budget",
 			`PO220 budgets.tenants.acme 1e3 (worker.yaml:5:19): "1e3" is no amount in dollars: write digits with up to nine decimals, such as 0.25`,
 			"PO004 budgets.tenants.globex (worker.yaml:5:32): write one value, no list and no fields"}},
+		{name: "limits", file: "jobs:\n  ticket.summary: {max_calls: -1, lifetime: 90}\n  invoice.extract: {max_calls: 3000000000, lifetime: 1us}\n  agent.task: {max_calls: many, lifetime: -1h}\n", want: []string{
+			`PO006 jobs.ticket.summary.lifetime 90 (worker.yaml:2:45): "90" has no unit; write 90s if seconds were meant`,
+			"PO005 jobs.agent.task.max_calls many (worker.yaml:4:27): write a whole number",
+			`PO006 jobs.agent.task.lifetime -1h (worker.yaml:4:43): "-1h" is negative; write a length of time`,
+			"PO627 jobs.invoice.extract.max_calls 3000000000 (worker.yaml:3:32): write how many calls one job may send in all of its runs, up to 2147483647; 0 is no limit",
+			"PO627 jobs.invoice.extract.lifetime 1µs (worker.yaml:3:54): no call could be sent in so short a time; write it like 2h, or 0s for no limit",
+			"PO627 jobs.ticket.summary.max_calls -1 (worker.yaml:2:31): write how many calls one job may send in all of its runs, up to 2147483647; 0 is no limit"}},
 		{name: "background", file: "jobs:\n  ticket.summary: {routes: [{name: a, provider: anthropic, model: m, timeout: 1s, background: true}]}\n  agent.task: {routes: [{name: a, provider: openai, model: m, timeout: 1s, background: true}]}\n", want: []string{
 			"PO013 jobs.agent.task.routes[0].background true (worker.yaml:3:24): agent.task calls tools and does not use the background mode; take it out",
 			"PO013 jobs.ticket.summary.routes[0].background true (worker.yaml:2:28): only OpenAI has a background mode; take it out"}},
