@@ -98,6 +98,7 @@ func New(cfg Config) (*Consumer, error) {
 // drain time. It returns an error only when it cannot go on: the source or
 // the ledger refuses for good.
 func (c *Consumer) Run(ctx context.Context) error {
+	c.uncounted()
 	if err := c.join(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}

@@ -24,12 +24,19 @@ type CallInfo struct {
 	Name    string
 	Policy  Policy
 	Timeout time.Duration // the longest of its routes
+	Routes  []RouteInfo   // in the order in which they are tried
 	// Reconcile looks for evidence; nil: none can be had.
 	Reconcile func(ctx context.Context, o Open) (Found, error)
 	// Reads says why a value that a person offers as the call's answer does not read as
 	// one: it is no JSON of the call's type, or has fields that the type has not.
 	Reads func(body []byte) error
 	fault error
+}
+
+// RouteInfo is where a route leads, and whether what is sent there costs nothing.
+type RouteInfo struct {
+	Name, Provider, Model string
+	Free                  bool
 }
 
 // Open is an attempt whose outcome is unknown, as a Reconcile function is given it.
@@ -100,6 +107,7 @@ func (c Call[In, Out]) info() CallInfo {
 	seen := map[string]bool{}
 	for _, r := range c.Routes {
 		i.Timeout = max(i.Timeout, r.Timeout)
+		i.Routes = append(i.Routes, RouteInfo{r.Name, r.Provider, r.Model, r.Free || c.gratis})
 		switch {
 		case r.Name == "" || r.Do == nil:
 			i.fault = errors.Join(i.fault, fmt.Errorf("call %s: a route needs a Name and a Do", c.Name))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -87,6 +88,77 @@ func TestLimitsAreTold(t *testing.T) {
 	}
 	if out := w.must("", "jobs", "retry", "--all", "--reason", "x", "--limit", "2"); !strings.Contains(out, "--limit is reached") || !strings.Contains(out, "2 jobs retried") {
 		t.Errorf("two of three retried:\n%s", out)
+	}
+}
+
+// TestAllThatWaitAreReleased: whoever raised a limit of the day has all of its jobs look again, however many these are, and a limit of
+// one's own goes on where the last order stopped.
+func TestAllThatWaitAreReleased(t *testing.T) {
+	w := newWorld(t)
+	const jobs = 130
+	wait := ledger.Outcome{GiveBack: true, RetryIn: time.Hour, Error: ledger.JobError{Class: "day_budget", Text: "PO621"}}
+	for n := range jobs {
+		w.release(w.jobAt(n, true), wait)
+	}
+	other := wait
+	other.Error.Class = "retry"
+	w.release(w.jobAt(jobs, true), other)
+	retry := func(args ...string) string {
+		t.Helper()
+		return w.must("", append([]string{"jobs", "retry", "--over-day-budget", "--reason", "it is worth more"}, args...)...)
+	}
+	for range 2 {
+		if out := retry("--limit", "5"); !strings.Contains(out, "5 jobs retried, 0 left") || !strings.Contains(out, "--limit is reached") {
+			t.Errorf("five of them:\n%s", out)
+		}
+	}
+	if out := retry("--dry-run"); !strings.Contains(out, "120 jobs would be retried, 0 left") {
+		t.Errorf("a dry run of the rest:\n%s", out)
+	}
+	if out := retry(); !strings.Contains(out, "120 jobs retried, 0 left") || strings.Contains(out, "--limit") {
+		t.Errorf("the rest:\n%s", out)
+	}
+	if out := retry(); out != "No job waits for a budget of the day that is not due already.\n" {
+		t.Errorf("and once more:\n%s", out)
+	}
+	due, err := w.ledger.Due(t.Context(), 1000, 24*time.Hour)
+	if err != nil || len(due) != jobs {
+		t.Errorf("%d jobs are due (%v), want %d", len(due), err, jobs)
+	}
+	w.refused(exitUsage, "", []string{"jobs", "retry", "--over-day-budget", "--class", "calls", "--reason", "x"}, "PO502 --class")
+	w.refused(exitUsage, "", []string{"jobs", "retry", "--all", "--limit", "0", "--reason", "x"}, "PO502 --limit 0")
+}
+
+// TestClasses: jobs over a limit are found and released by it, and others stay.
+func TestClasses(t *testing.T) {
+	w := newWorld(t)
+	for n, class := range []string{"calls", "permanent", "calls", "lifetime", "calls"} {
+		w.release(w.jobAt(n, true), ledger.Outcome{Fail: true, Error: ledger.JobError{Class: class, Text: "x"}})
+	}
+	w.release(w.jobAt(5, true), ledger.Outcome{RetryIn: time.Hour, Error: ledger.JobError{Class: "calls", Text: "x"}})
+	list := func(args ...string) string {
+		t.Helper()
+		var d listDocument
+		if err := json.Unmarshal([]byte(w.must("", append([]string{"jobs", "list", "--json"}, args...)...)), &d); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, j := range d.Jobs {
+			all = append(all, strings.Split(j.Key, ":")[2])
+		}
+		return strings.Join(all, " ")
+	}
+	for args, want := range map[string]string{"--class calls": "4 2 0", "--class calls --limit 2": "4 2", "--class calls --state ready": "5",
+		"--class lifetime": "3", "--class none": "", "--class calls --state done": ""} {
+		if got := list(strings.Fields(args)...); got != want {
+			t.Errorf("jobs list %s: %q, want %q", args, got, want)
+		}
+	}
+	if out := w.must("", "jobs", "retry", "--class", "calls", "--reason", "they may send more"); !strings.Contains(out, "3 jobs retried, 0 left") {
+		t.Errorf("retried\n%s", out)
+	}
+	if got := list("--state", "failed"); got != "3 1" {
+		t.Errorf("failed still: %q", got)
 	}
 }
 

@@ -82,6 +82,7 @@ type listCommand struct {
 	State  string `help:"ready, running, unknown, done, failed or cancelled." placeholder:"S"`
 	Job    string `help:"Only jobs of this name." placeholder:"NAME"`
 	Tenant string `help:"Only jobs of this tenant." placeholder:"T"`
+	Class  string `help:"Only jobs whose last run ended so, such as budget, calls or lifetime; of failed ones if --state does not say otherwise." placeholder:"C"`
 	Limit  int    `help:"At most so many." default:"100" placeholder:"N"`
 }
 
@@ -142,9 +143,10 @@ type retryCommand struct {
 	Keys            []string `arg:"" optional:"" name:"key" help:"Keys of failed jobs, as jobs list prints them."`
 	Job             string   `help:"All failed jobs of this name." placeholder:"NAME"`
 	Tenant          string   `help:"All failed jobs of this tenant." placeholder:"T"`
+	Class           string   `help:"All failed jobs of this class, such as budget, calls or lifetime." placeholder:"C"`
 	All             bool     `help:"All failed jobs."`
 	Waiting         bool     `name:"over-day-budget" help:"Instead of failed jobs those that wait because a budget of the day is used up: they look again at once."`
-	Limit           int      `help:"Retry no more than so many, newest first." default:"100" placeholder:"N"`
+	Limit           *int     `help:"Retry no more than so many, newest first; 100 if it is not said, and with --over-day-budget all." placeholder:"N"`
 	DryRun          bool     `name:"dry-run" help:"Change nothing; show what would be made again."`
 	AcceptDoublePay bool     `name:"accept-double-pay" help:"Make calls again whose outcome nobody knows; without it such jobs are left."`
 	Reason          string   `help:"Why; kept in each job's history. Needed unless it is a dry run." placeholder:"TEXT"`

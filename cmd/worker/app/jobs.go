@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +23,15 @@ const commandTimeout = 30 * time.Second
 
 // withLedger opens the ledger that the workers use for one command.
 func (c *call) withLedger(do func(context.Context, *config.Config, ledger.Store) error) error {
+	return c.withLedgerLong(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		defer cancel()
+		return do(ctx, cfg, store)
+	})
+}
+
+// withLedgerLong is withLedger for a command of many steps, which bounds each of them itself.
+func (c *call) withLedgerLong(do func(context.Context, *config.Config, ledger.Store) error) error {
 	cfg, err := c.load(c.shared)
 	if err != nil {
 		return err
@@ -30,9 +41,7 @@ func (c *call) withLedger(do func(context.Context, *config.Config, ledger.Store)
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(c.ctx, commandTimeout)
-	defer cancel()
-	return do(ctx, cfg, store)
+	return do(c.ctx, cfg, store)
 }
 
 // find reads one job by its printed key.
@@ -60,12 +69,21 @@ func (l listCommand) Run(c *call) error {
 		return usagef("PO502 --limit %d: ask for at least one job", l.Limit)
 	}
 	return c.withLedger(func(ctx context.Context, _ *config.Config, store ledger.Store) error {
-		doc := listDocument{Jobs: []listed{}}
-		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: l.Tenant, Action: l.Job, State: ledger.State(l.State), Limit: l.Limit}) {
+		doc, state, most := listDocument{Jobs: []listed{}}, ledger.State(l.State), l.Limit
+		if l.Class != "" {
+			state, most = cmp.Or(state, ledger.Failed), math.MaxInt32
+		}
+		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: l.Tenant, Action: l.Job, State: state, Limit: most}) {
 			if err != nil {
 				return fmt.Errorf("listing jobs: %w", err)
 			}
-			doc.Jobs = append(doc.Jobs, inList(j))
+			x := inList(j)
+			if l.Class != "" && (x.Why == nil || *x.Why != l.Class) {
+				continue
+			}
+			if doc.Jobs = append(doc.Jobs, x); len(doc.Jobs) == l.Limit {
+				break
+			}
 		}
 		return show(c, l.asJSON, doc, func(w io.Writer) error { return printList(w, doc.Jobs) })
 	})

@@ -105,11 +105,28 @@ func unpriced(cfg *config.Config, table *prices.Table) []doctor.Unpriced {
 	for _, job := range jobNames() {
 		for _, r := range cfg.Jobs[job].Routes {
 			if err := table.Has(r.Provider, r.Model, time.Now()); err != nil {
-				all = append(all, doctor.Unpriced{Job: job, Route: r.Name, Provider: r.Provider, Model: r.Model, Why: err.Error()})
+				all = append(all, doctor.Unpriced{Job: job, Route: r.Name, Provider: r.Provider, Model: r.Model, Why: err.Error(), Limits: limitsInUSD(cfg, job)})
 			}
 		}
 	}
 	return all
+}
+
+// limitsInUSD are the settings that bound what a job may spend, with their values.
+func limitsInUSD(cfg *config.Config, job string) string {
+	var all []string
+	add := func(path string, usd config.USD) {
+		if usd.Nano > 0 {
+			all = append(all, path+" "+usd.String())
+		}
+	}
+	add("jobs."+job+".budget_usd", cfg.Jobs[job].Budget)
+	add("jobs."+job+".tenant_day_usd", cfg.Jobs[job].TenantDay)
+	add("budgets.tenant_day_usd", cfg.Budgets.TenantDay)
+	for _, tenant := range slices.Sorted(maps.Keys(cfg.Budgets.Tenants.Of)) {
+		add("budgets.tenants of "+tenant, cfg.Budgets.Tenants.Of[tenant])
+	}
+	return strings.Join(all, ", ")
 }
 
 // aboutPrices says where the prices come from.

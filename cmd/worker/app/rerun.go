@@ -72,24 +72,35 @@ func notReopened(key string, j ledger.Job, err error) error {
 
 // Run puts failed jobs back.
 func (r retryCommand) Run(c *call) error {
-	filtered := r.Waiting || r.Job != "" || r.Tenant != "" || r.All
+	filtered := r.Waiting || r.Job != "" || r.Tenant != "" || r.Class != "" || r.All
+	most := 100
+	switch {
+	case r.Limit != nil:
+		most = *r.Limit
+	case r.Waiting: // whoever raised a limit means all
+		most = math.MaxInt
+	}
 	switch {
 	case !r.DryRun && strings.TrimSpace(r.Reason) == "":
 		return usagef("PO502 --reason is empty; whoever reads the history wants to know why (or take --dry-run)")
 	case len(r.Keys) > 0 == filtered:
-		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant or --all (with --over-day-budget: which jobs that wait); not both")
-	case r.Limit < 1:
-		return usagef("PO502 --limit %d: ask for at least one job", r.Limit)
+		return usagef("PO502 name keys, or say which failed jobs with --job, --tenant, --class or --all (with --over-day-budget: which jobs that wait); not both")
+	case r.Waiting && r.Class != "":
+		return usagef("PO502 --class is of failed jobs, and --over-day-budget of those that wait; leave one of them out")
+	case most < 1:
+		return usagef("PO502 --limit %d: ask for at least one job", most)
 	}
-	return c.withLedger(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
-		doc := retryDocument{DryRun: r.DryRun, Jobs: []retried{}}
+	return c.withLedgerLong(func(ctx context.Context, cfg *config.Config, store ledger.Store) error {
+		doc := retryDocument{Waiting: r.Waiting, DryRun: r.DryRun, Jobs: []retried{}}
 		doc.Summary.SavedUSD = new("0")
 		err := r.each(ctx, store, func(j ledger.Job) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+			defer cancel()
 			one, err := r.one(ctx, c, store, j, cfg.Retention.Result.Std())
 			if err == nil {
 				doc.add(one)
 			}
-			doc.More = doc.Summary.Retried == r.Limit
+			doc.More = doc.Summary.Retried == most
 			return doc.More, err
 		})
 		return errors.Join(err, show(c, r.asJSON, doc, func(w io.Writer) error { return printRetried(w, doc) }), doc.verdict())
@@ -100,21 +111,15 @@ func (r retryCommand) Run(c *call) error {
 func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledger.Job) (enough bool, err error)) error {
 	keys := r.Keys
 	if len(keys) == 0 {
-		state := ledger.Failed
-		if r.Waiting {
-			state = ledger.Ready
-		}
-		for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: state, Limit: math.MaxInt32}) {
-			if err != nil {
-				return fmt.Errorf("listing %s jobs: %w", state, err)
-			}
-			if state == ledger.Failed || overDay(j) {
-				keys = append(keys, j.Key.Text)
-			}
+		var err error
+		if keys, err = r.meant(ctx, store); err != nil {
+			return err
 		}
 	}
 	for _, k := range keys {
-		j, err := find(ctx, store, k)
+		fctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		j, err := find(fctx, store, k)
+		cancel()
 		if err != nil {
 			return err
 		}
@@ -123,6 +128,28 @@ func (r retryCommand) each(ctx context.Context, store ledger.Store, do func(ledg
 		}
 	}
 	return nil
+}
+
+// meant are the keys of the jobs that the filters name, newest first. A job that waits stays as it is until a worker has it, so
+// those that are due already are left out: a limit is of the others.
+func (r retryCommand) meant(ctx context.Context, store ledger.Store) (keys []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	state := ledger.Failed
+	if r.Waiting {
+		state = ledger.Ready
+	}
+	for j, err := range store.Jobs(ctx, ledger.Filter{Tenant: r.Tenant, Action: r.Job, State: state, Limit: math.MaxInt32}) {
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("listing %s jobs: %w", state, err)
+		case r.Waiting && (!overDay(j) || !j.NextAt.After(time.Now())):
+		case r.Class != "" && (j.Error == nil || j.Error.Class != r.Class):
+		default:
+			keys = append(keys, j.Key.Text)
+		}
+	}
+	return keys, nil
 }
 
 // overDay reports whether the job waits because a budget of the day was used up.

@@ -98,19 +98,58 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestBudget: a job whose call might cost more than it may spend sends nothing, and goes on when the budget is raised.
-func TestBudget(t *testing.T) {
+// TestLimits: a job whose call is over a limit of its own sends nothing, is shown with the reason, and goes on when the limit is raised.
+func TestLimits(t *testing.T) {
+	for name, c := range map[string]struct{ setting, low, high, shown, limits string }{
+		"budget":   {"BUDGET_USD", "0.0001", "0.1", "budget: PO312", "0.0001 USD (0 held back)"},
+		"lifetime": {"LIFETIME", "1s", "1h", "lifetime: PO625", "calls until 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
+			if name == "lifetime" { // what is refused is sent again two seconds later
+				ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.ServerError})
+			}
+			setting := "PAIDONCE_JOBS_TICKET_SUMMARY_" + c.setting + "="
+			w.env = append(w.env, setting+c.low)
+			w.submitted()
+			r := w.start()
+			w.until(ticketKey, "failed")
+			r.stop()
+			if shown := w.must("", "jobs", "show", ticketKey); !strings.Contains(shown, c.shown) || !strings.Contains(shown, c.limits) || len(ms.Bill()) != 0 {
+				t.Errorf("%d calls on the bill of a job that is\n%s", len(ms.Bill()), shown)
+			}
+			if list := w.must("", "jobs", "list", "--class", name); !strings.Contains(list, "failed ("+name+")") {
+				t.Errorf("listed as\n%s", list)
+			}
+			w.env[len(w.env)-1] = setting + c.high
+			w.must("", "jobs", "retry", ticketKey, "--reason", "it is worth more")
+			w.finishes(ms, 1)
+		})
+	}
+}
+
+// TestMaxCalls: refused requests are calls too, and what is over the limit is not sent.
+func TestMaxCalls(t *testing.T) {
 	w := newWorld(t)
 	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
-	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.0001")
+	ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.ServerError})
+	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_MAX_CALLS=1")
 	w.submitted()
 	r := w.start()
 	w.until(ticketKey, "failed")
 	r.stop()
-	if shown := w.must("", "jobs", "show", ticketKey); !strings.Contains(shown, "budget: PO312") || len(ms.Bill()) != 0 {
-		t.Errorf("%d calls on the bill of a job that is\n%s", len(ms.Bill()), shown)
+	var d jobDocument
+	if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &d); err != nil {
+		t.Fatal(err)
 	}
-	w.env[len(w.env)-1] = "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.1"
-	w.must("", "jobs", "retry", ticketKey, "--reason", "it is worth more")
-	w.finishes(ms, 1)
+	if d.Error.Class != "calls" || d.Calls != 1 || len(d.Attempts) != 1 || d.Limits == nil || d.Limits.MaxCalls == nil || *d.Limits.MaxCalls != 1 || d.Limits.SendUntil != nil {
+		t.Errorf("the job is %+v, limits %+v", d, d.Limits)
+	}
+	if shown := w.must("", "jobs", "show", ticketKey); !strings.Contains(shown, "1 of 1 calls sent") || !strings.Contains(shown, "calls: PO623") {
+		t.Errorf("shown as\n%s", shown)
+	}
+	w.env[len(w.env)-1] = "PAIDONCE_JOBS_TICKET_SUMMARY_MAX_CALLS=2"
+	w.must("", "jobs", "retry", "--class", "calls", "--reason", "it is worth more")
+	w.finishes(ms, 1) // what was refused is not on the bill
 }

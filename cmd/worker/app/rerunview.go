@@ -29,6 +29,7 @@ type retryDocument struct {
 		MaybePaidTwice int     `json:"maybe_paid_twice"`
 		SavedUSD       *string `json:"saved_usd"` // null: not known of all answers that are kept
 	} `json:"summary"`
+	Waiting  bool `json:"-"` // they wait for a budget of the day
 	saved    ledger.Nano
 	unpriced bool
 }
@@ -115,7 +116,7 @@ func (d *retryDocument) verdict() error {
 
 func printRetried(w io.Writer, d retryDocument) error {
 	if len(d.Jobs) == 0 {
-		fmt.Fprintln(w, "No failed jobs.")
+		fmt.Fprintln(w, map[bool]string{false: "No failed jobs.", true: "No job waits for a budget of the day that is not due already."}[d.Waiting])
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -127,7 +128,7 @@ func printRetried(w io.Writer, d retryDocument) error {
 		return err
 	}
 	if d.More {
-		fmt.Fprintf(w, "--limit is reached: there may be more failed jobs.\n")
+		fmt.Fprintf(w, "--limit is reached: there may be more jobs.\n")
 	}
 	s, would := d.Summary, ""
 	if d.DryRun {

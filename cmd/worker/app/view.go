@@ -28,6 +28,8 @@ type jobDocument struct {
 	CreatedAt   *time.Time        `json:"created_at"`
 	DoneAt      *time.Time        `json:"done_at"`
 	CostUSD     *string           `json:"cost_usd"` // decimal dollars; null: unknown
+	Calls       int               `json:"calls"`    // sent in this generation, or maybe sent
+	Limits      *limitsDocument   `json:"limits,omitempty"`
 	Result      json.RawMessage   `json:"result"`
 	Earlier     []earlierDocument `json:"earlier,omitempty"` // results of earlier generations
 	Purged      bool              `json:"purged,omitempty"`  // it is done, and its result is past its retention
@@ -39,6 +41,14 @@ type jobDocument struct {
 	Steps       []jobStepDocument `json:"steps"`              // that its results asked for
 	AskedBy     []string          `json:"asked_by,omitempty"` // jobs whose results asked for it as a step, the oldest
 	History     []eventDocument   `json:"history"`
+}
+
+// limitsDocument are those of the job's latest run.
+type limitsDocument struct {
+	BudgetUSD   *string    `json:"budget_usd"`   // null: none
+	ReservedUSD string     `json:"reserved_usd"` // held back for calls without an outcome
+	MaxCalls    *int       `json:"max_calls"`    // null: none
+	SendUntil   *time.Time `json:"send_until"`   // when its lifetime is over; null: it has none
 }
 
 type earlierDocument struct {
@@ -111,7 +121,7 @@ func document(h *job.Handler, j ledger.Job) jobDocument {
 		InputSHA256: j.InputHash.String(), Attempts: []attemptDocument{}, Steps: []jobStepDocument{}, History: []eventDocument{},
 	}
 	d.Group, d.Trace = j.Origin.Group, cmp.Or(j.Origin.Trace, j.Origin.AWSTrace)
-	d.Purged = j.Purged
+	d.Purged, d.Calls, d.Limits = j.Purged, j.Calls, limitsOf(j)
 	if j.Result != nil {
 		d.Result = h.Shown(job.PartResult, j.Result.Body)
 	}
@@ -132,6 +142,24 @@ func document(h *job.Handler, j ledger.Job) jobDocument {
 	}
 	for _, e := range j.History {
 		d.History = append(d.History, eventDocument{instant(e.At), e.From, e.To, e.Actor, h.ShownText(e.Reason), e.Looks})
+	}
+	return d
+}
+
+// limitsOf are the job's limits, nil if it has none.
+func limitsOf(j ledger.Job) *limitsDocument {
+	if j.Budget == 0 && j.MaxCalls == 0 && j.Lifetime == 0 {
+		return nil
+	}
+	d := &limitsDocument{ReservedUSD: j.Reserved.String()}
+	if j.Budget > 0 {
+		d.BudgetUSD = usd(&j.Budget)
+	}
+	if j.MaxCalls > 0 {
+		d.MaxCalls = &j.MaxCalls
+	}
+	if j.Lifetime > 0 {
+		d.SendUntil = instant(j.BeganAt.Add(j.Lifetime))
 	}
 	return d
 }
@@ -210,6 +238,9 @@ func printJob(w io.Writer, d jobDocument) error {
 		row("error", "%s: %s", d.Error.Class, d.Error.Text)
 	}
 	row("cost", "%s USD", text(d.CostUSD))
+	if d.Limits != nil {
+		row("limits", "%s", strings.Join(d.Limits.words(d.Calls), ", "))
+	}
 	row("runs", "%d, received %d times, generation %d, fence %d, open calls %d", d.Runs, d.Receives, d.Generation, d.Fence, d.OpenCalls)
 	row("created", "%s", clock(d.CreatedAt))
 	if d.DoneAt != nil {
@@ -242,6 +273,20 @@ func printJob(w io.Writer, d jobDocument) error {
 		row(map[bool]string{true: "history"}[i == 0], "%s  %s  %s: %s", clock(e.At), change(e), e.Actor, reasonOf(e))
 	}
 	return t.Flush()
+}
+
+// words are the limits, and how far they are used up; the cost stands beside them.
+func (l *limitsDocument) words(calls int) (all []string) {
+	if l.BudgetUSD != nil {
+		all = append(all, fmt.Sprintf("%s USD (%s held back)", *l.BudgetUSD, l.ReservedUSD))
+	}
+	if l.MaxCalls != nil {
+		all = append(all, fmt.Sprintf("%d of %d calls sent", calls, *l.MaxCalls))
+	}
+	if l.SendUntil != nil {
+		all = append(all, "calls until "+clock(l.SendUntil))
+	}
+	return all
 }
 
 // target is whom an attempt went to. Steps have no model.
