@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/prices"
 )
 
 // bounded are handlers whose job has limits; do is what it does, and may swallow what it is told.
@@ -126,4 +128,40 @@ func TestLifetimeIsLimited(t *testing.T) {
 		r.end(b)
 		r.queue(memory.Depth{})
 	})
+}
+
+// A worker says at its start which routes its limits in dollars do not count.
+func TestUncountedRoutesAreNamed(t *testing.T) {
+	table, err := prices.Read("prices.csv", strings.NewReader("provider,model,from,currency,input,output\nfake,m1,2000-01-01,USD,1,1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		limits  job.Limits
+		budgets consumer.Budgets
+		want    int
+	}{
+		"no limits":                {job.Limits{Calls: 1, Lifetime: time.Hour}, consumer.Budgets{}, 0},
+		"the job's":                {job.Limits{USD: 1}, consumer.Budgets{}, 1},
+		"each tenant's":            {job.Limits{}, consumer.Budgets{TenantDay: 1}, 1},
+		"one tenant's":             {job.Limits{}, consumer.Budgets{Tenants: map[string]ledger.Nano{"acme": 1}}, 1},
+		"the action's":             {job.Limits{}, consumer.Budgets{ActionDay: map[string]ledger.Nano{"ask": 1}}, 1},
+		"another action's":         {job.Limits{}, consumer.Budgets{ActionDay: map[string]ledger.Nano{"other": 1}}, 0},
+		"a tenant that has no one": {job.Limits{}, consumer.Budgets{Tenants: map[string]ledger.Nano{"acme": 0}}, 0},
+	} {
+		bubble(t, memory.Options{}, func(r *rig) {
+			var log strings.Builder
+			second, third := r.second(), r.second()
+			second.Routes[0].Model = "m2"
+			third.Name, third.Routes[0].Model, third.Routes[0].Free = "third", "m3", true
+			a := r.start("a", r.bounded(c.limits, nil, second, third), func(cfg *consumer.Config) {
+				cfg.Budgets, cfg.Prices, cfg.Log = c.budgets, table, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			time.Sleep(time.Minute)
+			r.end(a)
+			if n := strings.Count(log.String(), "PO626"); n != c.want || c.want > 0 && !strings.Contains(log.String(), "call=second route=primary provider=fake model=m2") {
+				t.Errorf("%s: %d routes are named, want %d:\n%s", name, n, c.want, log.String())
+			}
+		})
+	}
 }

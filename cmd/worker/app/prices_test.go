@@ -83,10 +83,18 @@ func TestUnpricedRoute(t *testing.T) {
 	if out := w.do("", "doctor").stdout; !strings.Contains(out, "warning PO557 prices: "+line+"; fix: ") {
 		t.Errorf("doctor says\n%s", out)
 	}
+	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.5", "PAIDONCE_BUDGETS_TENANTS={globex: 9}", "PAIDONCE_JOBS_INVOICE_EXTRACT_TENANT_DAY_USD=7")
+	const under = "; so what it costs does not count under jobs.ticket.summary.budget_usd 0.5, budgets.tenants of globex 9; fix: "
+	if out := w.do("", "doctor").stdout; !strings.Contains(out, "warning PO626 prices: "+line+under) || strings.Contains(out, "PO557") {
+		t.Errorf("with limits doctor says\n%s", out)
+	}
 	w.submitted()
 	r := w.start()
 	w.until(ticketKey, "done")
 	r.stop()
+	if n := strings.Count(r.log.String(), "PO626"); n != 1 || !strings.Contains(r.log.String(), "own-7b") {
+		t.Errorf("the worker says %d times that a limit does not count a route:\n%s", n, r.log.String())
+	}
 	var j jobDocument
 	if err := json.Unmarshal([]byte(w.must("", "jobs", "show", ticketKey, "--json")), &j); err != nil {
 		t.Fatal(err)
