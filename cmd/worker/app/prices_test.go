@@ -85,7 +85,7 @@ func TestUnpricedRoute(t *testing.T) {
 	}
 	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_BUDGET_USD=0.5", "PAIDONCE_BUDGETS_TENANTS={globex: 9}", "PAIDONCE_JOBS_INVOICE_EXTRACT_TENANT_DAY_USD=7")
 	const under = "; so what it costs does not count under jobs.ticket.summary.budget_usd 0.5, budgets.tenants of globex 9; fix: "
-	if out := w.do("", "doctor").stdout; !strings.Contains(out, "warning PO626 prices: "+line+under) || strings.Contains(out, "PO557") {
+	if out := w.do("", "doctor").stdout; !strings.Contains(out, "warning PO628 prices: "+line+under) || strings.Contains(out, "PO557") {
 		t.Errorf("with limits doctor says\n%s", out)
 	}
 	w.submitted()

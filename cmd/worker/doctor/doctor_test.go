@@ -50,7 +50,7 @@ func TestFindings(t *testing.T) {
 		"all is well":        {func(*Facts) {}, nil},
 		"foreign, all well":  {foreign, nil},
 		"no price":           {func(f *Facts) { f.Unpriced = make([]Unpriced, 2) }, []string{"PO557 warning", "PO557 warning"}},
-		"no price, limited":  {func(f *Facts) { f.Unpriced = []Unpriced{{}, {Limits: "budgets.tenant_day_usd 5"}} }, []string{"PO557 warning", "PO626 warning"}},
+		"no price, limited":  {func(f *Facts) { f.Unpriced = []Unpriced{{}, {Limits: "budgets.tenant_day_usd 5"}} }, []string{"PO557 warning", "PO628 warning"}},
 		"memory":             {func(f *Facts) { f.Ledger, f.Broker = Ledger{Memory: true}, Broker{Memory: true} }, []string{"PO017 warning", "PO018 warning"}},
 		"no ledger":          {func(f *Facts) { f.Ledger = Ledger{Err: away} }, []string{"PO530 error"}},
 		"no schema":          {func(f *Facts) { f.Ledger.Schema = away }, []string{"PO531 error"}},

@@ -18,7 +18,7 @@ func (u Unpriced) String() string { return fmt.Sprintf("job %s, route %s: %s", u
 // finding says that nobody will know what the route costs.
 func (u Unpriced) finding() Finding {
 	if u.Limits != "" {
-		return Finding{"PO626", Warning, "prices", u.String() + "; so what it costs does not count under " + u.Limits,
+		return Finding{"PO628", Warning, "prices", u.String() + "; so what it costs does not count under " + u.Limits,
 			"add the model to a file of prices, and set prices to it (docs/cost.md), or limit the job by max_calls"}
 	}
 	return Finding{"PO557", Warning, "prices", u.String(), "add the model to a file of prices, and set prices to it (docs/cost.md)"}
