@@ -78,7 +78,7 @@ func Refusal(guard string) error {
 		return ErrBudget
 	case "in_day_budget":
 		return ErrDayBudget
-	case "late_seen":
+	case "late_seen", "first_answer":
 		return ErrLate
 	case "input_kept":
 		return ErrNoInput

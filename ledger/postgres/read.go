@@ -95,6 +95,7 @@ type attemptRow struct {
 	Cost              *ledger.Nano
 	CostSource        string
 	Surplus           bool
+	AppliedAt         *time.Time
 	Captured          *int
 	AnswerKept        bool
 }
@@ -113,7 +114,7 @@ func (r attemptRow) attempt() ledger.AttemptRow {
 			Usage: ledger.Usage{In: r.TokensIn, Cached: r.TokensCached, Out: r.TokensOut},
 			Cost:  r.Cost, CostSource: r.CostSource,
 		},
-		Surplus: r.Surplus, HasAnswer: r.Captured != nil, AnswerKept: r.AnswerKept,
+		Surplus: r.Surplus, Applied: value(r.AppliedAt), HasAnswer: r.Captured != nil, AnswerKept: r.AnswerKept,
 	}
 }
 
