@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,7 +91,7 @@ func (g *graveyard) broker(lane int) *rabbitmq.Broker {
 		g.t.Error(err)
 		return nil
 	}
-	g.t.Cleanup(func() { b.Close() })
+	g.t.Cleanup(func() { b.Close(context.Background()) })
 	return b
 }
 
