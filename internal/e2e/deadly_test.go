@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,38 +23,51 @@ import (
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
-// pointVariable makes this program a worker that kills itself (SIGKILL) at the durable point of that number, and says which it
-// was. scenarioVariable names what it runs, and ownVariable the one job that it takes.
+// pointVariable makes this program a worker that kills itself (SIGKILL) at the durable point of that name; "none": it lists its points.
+// scenarioVariable names what it runs, and ownVariable the one job that it takes.
 const (
 	pointVariable    = "PAIDONCE_E2E_POINT"
 	scenarioVariable = "PAIDONCE_E2E_SCENARIO"
 	ownVariable      = "PAIDONCE_E2E_OWN"
 )
 
-// deadly counts the points of one process: before and after each verb of the ledger that writes, each settling of a delivery, each write
-// to a provider, a mail server or Slack, and each answer of theirs.
+// deadly knows the points of one process: before and after each verb of the ledger that writes, each settling of a delivery, each write
+// to a provider, a mail server or Slack, and each answer of theirs. nil has none.
 type deadly struct {
-	at    int64
-	n     atomic.Int64
+	at    string
 	acked atomic.Bool
-	hosts map[string]string // names of servers by address; nil: the ledger is not asked for points
+	hosts map[string]string // names of servers by address
+
+	mu   sync.Mutex
+	seen []string
 }
 
-// point is where the process may die.
-func (d *deadly) point(format string, args ...any) {
-	if d == nil || d.n.Add(1) != d.at {
+// point is where the process may die. Points of one name are numbered.
+func (d *deadly) point(name string) {
+	if d == nil {
 		return
 	}
-	fmt.Printf(format+"\n", args...)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 1
+	for _, s := range d.seen {
+		if strings.HasPrefix(s, name+" #") {
+			n++
+		}
+	}
+	name = fmt.Sprintf("%s #%d", name, n)
+	d.seen = append(d.seen, name)
+	if name == d.at {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
 }
 
 // around has a point before and after do.
 func (d *deadly) around(what string, do func() error) error {
-	d.point("%s, before", what)
+	d.point(what + ", before")
 	err := do()
-	d.point("%s, after", what)
+	d.point(what + ", after")
 	return err
 }
 
@@ -70,6 +83,9 @@ func (d *deadly) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	return &deadlyConn{c, d, name}, nil
 }
+
+// answers ends the names of points at which a server was heard. How many there are depends on how its answer is cut into packets.
+const answers = " answers"
 
 type deadlyConn struct {
 	net.Conn
@@ -89,7 +105,7 @@ func (c *deadlyConn) Write(p []byte) (n int, err error) {
 func (c *deadlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.d.point("%s answers", c.name)
+		c.d.point(c.name + answers)
 	}
 	return n, err
 }
@@ -182,12 +198,8 @@ type scenario struct {
 func runDeadly() error {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	at, err := strconv.ParseInt(os.Getenv(pointVariable), 10, 64)
-	if err != nil {
-		return err
-	}
 	sc := scenarios[os.Getenv(scenarioVariable)]
-	d := &deadly{at: at, hosts: map[string]string{}}
+	d := &deadly{at: os.Getenv(pointVariable), hosts: map[string]string{}}
 	for variable, name := range sc.hosts {
 		u, err := url.Parse(os.Getenv(variable))
 		if err != nil {
@@ -220,14 +232,12 @@ func runDeadly() error {
 		for !d.acked.Load() || !done(ctx, led, sc.keys(own)) {
 			time.Sleep(20 * time.Millisecond)
 		}
-		fmt.Println(survived)
+		d.mu.Lock()
+		fmt.Println(strings.Join(d.seen, "\n"))
 		os.Exit(0)
 	}()
 	return errors.Join(c.Run(ctx), errors.New("the job was not done in time"))
 }
-
-// survived is what a process says that no point killed.
-const survived = "survived"
 
 func done(ctx context.Context, led *postgres.Ledger, keys []string) bool {
 	for _, k := range keys {

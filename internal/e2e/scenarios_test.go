@@ -79,7 +79,7 @@ func TestNotifyKilledAtEveryPoint(t *testing.T) {
 	t.Cleanup(func() { w.sink.Close(); w.stub.Close() })
 	w.env = append(w.env, smtpVariable+"="+w.sink.URL(), "PAIDONCE_STEPS_EMAIL_FROM=support@acme.example",
 		slackVariable+"="+w.stub.URL(), "PAIDONCE_STEPS_SLACK_TOKEN="+slackstub.Token)
-	g := &graveyard{World: w.World, sc: scenarios[summarize.Name], points: map[string]string{}, body: func(id string) string {
+	g := &graveyard{World: w.World, sc: scenarios[summarize.Name], body: func(id string) string {
 		return strings.TrimSuffix(Ticket(id).Line, "}") + fmt.Sprintf(`,"notify":{"email":"ticket-%s@acme.example","slack":"#support"}}`, id)
 	}}
 	g.bury()
@@ -88,7 +88,7 @@ func TestNotifyKilledAtEveryPoint(t *testing.T) {
 		"the model is told, after", "the model answers", "ticket.summary complete, before", "ticket.summary complete, after", "ack, before", "ack, after",
 		"email claim, after", "email send, after", "the mail server is told the mail's end, before", "the mail server is told the mail's end, after",
 		"the mail server answers", "email complete, after", "slack claim, after", "slack send, after", "Slack is told, after", "Slack answers",
-		"settle, before", "settle, after", "slack complete, before", survived)
+		"settle, before", "settle, after", "slack complete, before")
 	w.never()
 	g.heirs()
 	held := g.held()
@@ -100,7 +100,7 @@ func TestNotifyKilledAtEveryPoint(t *testing.T) {
 				story(w.Job(ticketKey(id))), story(w.Job(emailKey(id))), story(w.Job(slackKey(id))))
 		}
 	}
-	if len(w.sink.Mails()) != len(g.ids) || len(w.stub.Messages()) != len(g.ids) || tickets == 0 || mails == 0 || tickets+mails != len(held) {
+	if len(w.sink.Mails()) != len(g.ids) || len(w.stub.Messages()) != len(g.ids) || tickets == 0 || mails == 0 || tickets+mails < len(held) {
 		t.Errorf("%d mails and %d posts of %d tickets; %d calls and %d mails were held", len(w.sink.Mails()), len(w.stub.Messages()), len(g.ids), tickets, mails)
 	}
 	g.drained()
@@ -192,24 +192,25 @@ func billed(id, call string) string { return orderKey(id) + "/" + call }
 // its result (OnCommit): they are there together with it or not at all, and in the end once.
 func TestRowsKilledAtEveryPoint(t *testing.T) {
 	w := NewWorld(t, Options{})
-	g := &graveyard{World: w, sc: scenarios[orderName], points: map[string]string{}, body: func(id string) string { return fmt.Sprintf(`{"Tenant":"acme","ID":%q}`, id) }}
+	g := &graveyard{World: w, sc: scenarios[orderName], body: func(id string) string { return fmt.Sprintf(`{"Tenant":"acme","ID":%q}`, id) }}
 	g.sql("create table order_row (id text, what text)")
 	g.bury()
 	g.died("order claim, after", "order send, after", "the model answers", "settle, after", "order apply, before", "a row of the answer, before", "a row of the answer, after",
-		"order apply, after", "order complete, before", "a row of the result, before", "a row of the result, after", "order complete, after", "ack, before", survived)
+		"order apply, after", "order complete, before", "a row of the result, before", "a row of the result, after", "order complete, after", "ack, before")
 	g.together()
 	g.heirs()
 	byHand := 0
 	g.Eventually(func() (bool, string) {
+		jobs := g.Jobs()
 		for _, id := range g.ids {
-			switch j := g.Job(orderKey(id)); j.State {
+			switch s := jobs[orderKey(id)].State; s {
 			case ledger.Done:
 			case ledger.Unknown:
 				byHand++
-				g.decide(j, id)
+				g.decide(g.Job(orderKey(id)), id)
 				return false, "order " + id + " is held"
 			default:
-				return false, fmt.Sprintf("order %s is %s", id, j.State)
+				return false, fmt.Sprintf("order %s is %q", id, s)
 			}
 		}
 		return true, ""

@@ -109,26 +109,49 @@ func TestApplyIsRepeated(t *testing.T) {
 
 // TestApplyByAZombie: a run that loses the job while its work runs commits nothing, and the run that has it does.
 func TestApplyByAZombie(t *testing.T) {
-	f := newFixture(t, postgres.Options{})
-	r, lease, id := f.answered("a")
-	next := lease
-	err := f.Apply(t.Context(), lease, id, hook(func(ctx context.Context, tx pgx.Tx) error {
-		if err := writeMark(ctx, tx); err != nil {
-			return err
-		}
-		run(t, f.db, "update paidonce.job set run_deadline = clock_timestamp()")
-		r.Token = ledger.NewID()
-		next = f.run(r)
-		return nil
-	}))
-	if !errors.Is(err, ledger.ErrLost) || next.Fence != 2 {
-		t.Errorf("apply: %v, the fence is %d", err, next.Fence)
+	for name, lose := range map[string]func(*fixture, ledger.Request, ledger.Lease){
+		"taken over": func(f *fixture, _ ledger.Request, _ ledger.Lease) {
+			run(f, f.db, "update paidonce.job set run_deadline = clock_timestamp()")
+		},
+		"given back": func(f *fixture, _ ledger.Request, l ledger.Lease) {
+			if _, err := f.Release(f.Context(), l, ledger.Outcome{Error: ledger.JobError{Class: "retry"}, Who: "w1"}); err != nil {
+				f.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, postgres.Options{})
+			r, lease, id := f.answered("a")
+			next := lease
+			take := func() {
+				r.Token = ledger.NewID()
+				next = f.run(r)
+			}
+			err := f.Apply(t.Context(), lease, id, hook(func(ctx context.Context, tx pgx.Tx) error {
+				if err := writeMark(ctx, tx); err != nil {
+					return err
+				}
+				lose(f, r, lease)
+				if name == "taken over" {
+					take()
+				}
+				return nil
+			}))
+			marks := scan[int](t, f.db, "select count(*) from mark")
+			if !errors.Is(err, ledger.ErrLost) || marks != 0 {
+				t.Errorf("apply: %v, %d rows", err, marks)
+			}
+			if next == lease {
+				take()
+			}
+			if err := f.Apply(t.Context(), next, id, hook(writeMark)); err != nil {
+				t.Errorf("apply by the next run: %v", err)
+			}
+			if got := f.state(r.Key); !strings.HasPrefix(got, "running runs 2 fence 2 open 0 attempts 1 reserved 0") || !strings.HasSuffix(got, "result false marks 1") {
+				t.Error(got)
+			}
+		})
 	}
-	f.want(r.Key, "running runs 2 fence 2 open 0 attempts 1 reserved 0 events 4 result false marks 0")
-	if err := f.Apply(t.Context(), next, id, hook(writeMark)); err != nil {
-		t.Errorf("apply by the next run: %v", err)
-	}
-	f.want(r.Key, "running runs 2 fence 2 open 0 attempts 1 reserved 0 events 5 result false marks 1")
 }
 
 // TestApplyTwiceAtOnce: both run their work, one commits it, and both are told that it is there.
