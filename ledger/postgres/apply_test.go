@@ -213,7 +213,7 @@ func TestApplyMoves(t *testing.T) {
 	}
 	run(t, f.db, "alter table paidonce.job disable trigger fence_grows")
 	run(t, f.db, "update paidonce.job set part_on = part_on - 500, created_at = created_at - interval '500 days'")
-	for _, child := range strings.Fields("attempt event response input") {
+	for child := range strings.FieldsSeq("attempt event response input") {
 		run(t, f.db, "update paidonce."+child+" set part_on = part_on - 500")
 	}
 	run(t, f.db, "alter table paidonce.job enable trigger fence_grows")
