@@ -222,6 +222,12 @@ func (s timed) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) (e
 	return s.Store.Complete(ctx, l, r)
 }
 
+// Apply is timed.
+func (s timed) Apply(ctx context.Context, l ledger.Lease, attempt ledger.ID, work ledger.Hook) (err error) {
+	defer s.took("apply", time.Now(), &err)
+	return s.Store.Apply(ctx, l, attempt, work)
+}
+
 // Release is timed.
 func (s timed) Release(ctx context.Context, l ledger.Lease, o ledger.Outcome) (r ledger.Released, err error) {
 	defer s.took("release", time.Now(), &err)

@@ -143,12 +143,14 @@ func (c Call[In, Out]) Run(ctx context.Context, j *Run, in In) (Out, error) {
 	if err != nil {
 		return none, err
 	}
-	v, err := j.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
-	if err != nil {
-		return none, err
-	}
-	out, _ := v.(Out) // a nil interface has no dynamic type
-	return out, nil
+	return q.once(ctx)
+}
+
+// once is the answer of the run's one question of that name and input.
+func (q *question[In, Out]) once(ctx context.Context) (Out, error) {
+	v, err := q.run.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
+	out, _ := v.(Out) // a nil interface has no dynamic type, and with an error there is none
+	return out, err
 }
 
 // question is a call of one run. Its methods are on the stack while an answer is waited for,
@@ -161,6 +163,9 @@ type question[In, Out any] struct {
 }
 
 func newQuestion[In, Out any](c *Call[In, Out], j *Run, in In) (*question[In, Out], error) {
+	if err := j.inWork("call " + c.Name + " was made"); err != nil {
+		return nil, err
+	}
 	if _, declared := j.calls[c.Name]; !declared {
 		return nil, Failf("PO325 call %q is not in the Uses of its job", c.Name)
 	}
@@ -290,7 +295,7 @@ func (q *question[In, Out]) attempt(ctx context.Context, rt *Route[In, Out], lat
 		q.run.over(a.spec.ID)
 	}
 	if o != nil && o.evidence.State == ledger.Received {
-		q.run.use(a.spec.ID)
+		q.run.use(q.ref, a.spec.ID)
 	}
 	return v, o, err
 }
@@ -308,7 +313,7 @@ func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 
 // played runs a route on a saved answer.
 func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (any, error) {
-	q.run.use(ans.Attempt)
+	q.run.use(q.ref, ans.Attempt)
 	rt := &q.Routes[0]
 	for i := range q.Routes {
 		if q.Routes[i].Name == ans.Route {

@@ -16,8 +16,11 @@ import (
 //
 // Asked twice in one run with the same content it is one. An error means that the message was not asked for, as with [Step.After]: it cannot be
 // encoded or yields no key (PO586), the messages of the run are too many or too large together (PO587), this worker has no broker to send
-// to (PO588), or the handler has returned (PO584). All are permanent, and a handler that swallows one does not get its result committed, but for PO584.
+// to (PO588), the handler has returned (PO584), or work of OnCommit or RunTx asks (PO631). All are permanent, and a handler that swallows one does not get its result committed, but for PO584.
 func (r *Run) Publish(name string, in Keyed) error {
+	if err := r.inWork("a message to job " + name + " was asked for"); err != nil {
+		return err
+	}
 	body, err := json.Marshal(in)
 	if err == nil {
 		err = in.JobKey().Check()

@@ -166,9 +166,13 @@ func (r *Run) stick(err error) error {
 	return err
 }
 
-func (r *Run) use(id ledger.ID) {
+// use says that the call is given the answer of an attempt.
+func (r *Run) use(ref ledger.CallRef, id ledger.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if fl := r.flights[ref]; fl != nil {
+		fl.from = id
+	}
 	r.used = append(r.used, id)
 }
 

@@ -104,9 +104,12 @@ func (s Step[In, Out]) call() Call[In, Out] {
 // Asked twice in one run for the same key and input, it is one. An error means that the step was not asked for: it
 // is not in the Steps of the job's Def (PO580), its input is too large for one row (PO581), it yields no key or one
 // that cannot be a step of this job (PO582), the run asks for that key with another input (PO583), or its handler
-// has returned (PO584), as where work of OnCommit asks. All are permanent, and a handler that swallows one does not
+// has returned (PO584), or work of OnCommit or RunTx asks (PO631). All are permanent, and a handler that swallows one does not
 // get its result committed, but for PO584, which comes too late for that.
 func (s Step[In, Out]) After(j *Run, in In) error {
+	if err := j.inWork("step " + s.Name + " was asked for"); err != nil {
+		return err
+	}
 	read, err := Encode(s.Name, in, s.Volatile...)
 	if err != nil {
 		return j.stick(Failf("PO582 step %s: %w", s.Name, err))

@@ -160,6 +160,7 @@ type flight struct {
 	done chan struct{}
 	v    any
 	err  error
+	from ledger.ID // the attempt that v is the answer of
 }
 
 // once runs f for ref, or waits for the goroutine that does. An answer stays for

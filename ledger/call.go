@@ -108,8 +108,8 @@ type Result struct {
 	Messages []MessageAsk
 }
 
-// Hook is work of the user in the result's transaction. Its dynamic type belongs
-// to one adapter (postgres.OnCommit makes the Postgres one), so that no driver's
+// Hook is work of the user in the transaction of a result, or of an answer ([Ledger.Apply]). Its dynamic type belongs
+// to one adapter (postgres.OnCommit and postgres.RunTx make the Postgres one), so that no driver's
 // type appears here; another adapter refuses it with ErrHook.
 type Hook any
 

@@ -83,6 +83,12 @@ type Ledger interface {
 	// again, locked, and answer what it says.
 	Complete(ctx context.Context, l Lease, r Result) error
 
+	// Apply commits the user's rows for a captured answer, with the mark on its attempt that they are (J10a), while
+	// the run goes on. nil: they are there, by this call or by an earlier one, and then work did not run. ErrLost, an error
+	// wrapping ErrHook, ErrNotFound (no such attempt) and ErrState (no captured answer) mean that this call committed nothing, and so
+	// does ErrLate: an answer of the same call came first, which Look tells. Else as Complete.
+	Apply(ctx context.Context, l Lease, attempt ID, work Hook) error
+
 	// Release ends a run without a result. The ledger decides from the locked row:
 	// calls open: unknown (J13), whatever the outcome asked for; flagged:
 	// cancelled (J19b); else ready or failed (J11, J12). ErrLost: somebody

@@ -59,8 +59,9 @@ type AttemptRow struct {
 	EndedAt    time.Time // zero: open
 	Evidence   Evidence  // as far as known, without the response body
 	Surplus    bool
-	HasAnswer  bool // its answer was captured; the body is kept until the job is past its retention
-	AnswerKept bool // and is there still: Reader.Answer has it
+	Applied    time.Time // when the user's rows for its answer were committed ([Ledger.Apply]); zero: they were not
+	HasAnswer  bool      // its answer was captured; the body is kept until the job is past its retention
+	AnswerKept bool      // and is there still: Reader.Answer has it
 }
 
 // Event is one line of a job's history.

@@ -82,7 +82,7 @@ func Refusal(guard string) error {
 		return ErrCalls
 	case "in_lifetime":
 		return ErrLifetime
-	case "late_seen":
+	case "late_seen", "first_answer":
 		return ErrLate
 	case "input_kept":
 		return ErrNoInput

@@ -105,6 +105,8 @@ type Facts struct {
 	PastRoutes bool // every open attempt is past its route's timeout
 	Owned      bool // a live reconciler owns the unknown job
 	Attempt    AttemptState
+	FirstIn    bool // the attempt's answer is its call's: the first that was captured, in this generation
+	Applied    bool // the user's rows for the attempt's answer are committed
 	Settleable bool // J9: the sender, a person, or a lookup issued after the settle window
 	TokenUsed  bool // the person's token was used for this job before
 	// UnknownCalls are the calls of this generation that have an attempt closed as unknown, and no answer.
@@ -177,6 +179,9 @@ var (
 	held       = Guard{"held_long_enough", func(f Facts) bool { return f.Held }}
 	pastRoutes = Guard{"past_route_timeouts", func(f Facts) bool { return f.PastRoutes }}
 	unreceived = Guard{"not_received", func(f Facts) bool { return f.Attempt != Received }}
+	received   = Guard{"received", func(f Facts) bool { return f.Attempt == Received }}
+	firstIn    = Guard{"first_answer", func(f Facts) bool { return f.FirstIn }}
+	unapplied  = Guard{"unapplied", func(f Facts) bool { return !f.Applied }}
 	settleable = Guard{"definite", func(f Facts) bool { return f.Settleable }}
 	past       = Guard{"past_retention", func(f Facts) bool { return f.Past }}
 	tokenNew   = Guard{"token_unused", func(f Facts) bool { return !f.TokenUsed }}
@@ -227,6 +232,8 @@ var table = []Transition{
 		Sets: "fence 1, the input, carrier ledger, due at once; a key that exists is kept"},
 	{ID: "J1s", Name: "submit", To: Ready, By: []Actor{ByProducer}, Fence: true, Guards: []Guard{absent},
 		Sets: "as J10s"},
+	{ID: "J10a", Name: "apply an answer", From: []State{Running}, By: []Actor{ByOwner},
+		Guards: []Guard{fence, received, firstIn, unapplied}, Sets: "the attempt is marked as applied, in the user's transaction"},
 	{ID: "J11", Name: "give back", From: []State{Running}, To: Ready, By: []Actor{ByOwner},
 		Guards: []Guard{fence, noneOpen, uncancel}, Sets: "owner and token null, next_at, class; a drain gives the run back"},
 	{ID: "J12", Name: "fail", From: []State{Running}, To: Failed, By: []Actor{ByOwner},

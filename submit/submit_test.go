@@ -222,3 +222,22 @@ func TestSubmitRefuses(t *testing.T) {
 		}
 	})
 }
+
+// Case 62: a call got no answer, and the job is submitted again. It is no blank start: the job that is there is kept, and waits for evidence.
+func TestSubmitAgainWhileACallIsOpen(t *testing.T) {
+	open(t, func(s *shop) {
+		s.does = func(context.Context, ask) error { return errors.New("connection reset") }
+		first := s.submit("1")
+		time.Sleep(time.Minute)
+		for range 3 {
+			if again := s.submit("1"); again.New || again.State != ledger.Unknown || again.Key != first.Key {
+				s.Errorf("submitted again: %+v", again)
+			}
+			time.Sleep(20 * time.Minute)
+		}
+		got, err := s.client.Get(s.Context(), first.Key)
+		if err != nil || got.State != ledger.Unknown || s.billed("1") != 1 {
+			s.Errorf("%+v, %v, billed %d times", got, err, s.billed("1"))
+		}
+	})
+}

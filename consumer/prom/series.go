@@ -35,7 +35,7 @@ var (
 	answers    = []string{"sent", "unsent", "unroutable"}
 	causes     = []string{"redelivered", "duplicate_message", "ack_lost"}
 	results    = []string{"ok", "lost", "limit", "error"}
-	ops        = []string{"claim", "look", "send", "settle", "complete", "release", "renew"}
+	ops        = []string{"claim", "look", "send", "settle", "apply", "complete", "release", "renew"}
 	callEnds   = []string{"received", "rejected", "failed", "not_sent", "unknown", "saved"}
 	findings   = []string{"cannot_tell", "still_running", "happened", "absent", "failed", "no_reconcile", "error", "too_early", "replay", "fail", "hold"}
 	slotStates = []string{"busy", "free"}

@@ -179,7 +179,7 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	})
 }
 
-// A task that failed at its limit goes on where it was when a person retries it with a higher one: no turn that is paid for is
+// Case 63: a task that failed at its limit goes on where it was when a person retries it with a higher one: no turn that is paid for is
 // made again, and no use of a tool.
 func TestRetryOfAFailedTask(t *testing.T) {
 	bubble(t, twoByThree, func(r *rig) {

@@ -3,5 +3,6 @@
 // model server that keeps the bill. It holds tests only.
 //
 // A proof makes a World, starts processes in it, harms them, waits, and asks the
-// oracle (World.Check), which compares the bill, the ledger and the queues.
+// oracle (World.Check), which compares the bill, the ledger and the queues. Workers that
+// die at a chosen point are the test's own binary (deadly), with the real adapters inside.
 package e2e

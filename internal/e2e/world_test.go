@@ -306,6 +306,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runPlain())
 		os.Exit(1)
 	}
+	if os.Getenv(pointVariable) != "" {
+		if err := runDeadly(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	code := m.Run()
 	if bin, err := built(); err == nil {
 		if err := os.RemoveAll(filepath.Dir(bin)); err != nil {

@@ -91,6 +91,11 @@ func (s store) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) er
 	return err
 }
 
+func (s store) Apply(ctx context.Context, l ledger.Lease, attempt ledger.ID, work ledger.Hook) error {
+	_, err := ask(s, "apply", func() (int, error) { return 0, s.Store.Apply(ctx, l, attempt, work) })
+	return err
+}
+
 func (s store) Release(ctx context.Context, l ledger.Lease, o ledger.Outcome) (ledger.Released, error) {
 	return ask(s, "release", func() (ledger.Released, error) { return s.Store.Release(ctx, l, o) })
 }

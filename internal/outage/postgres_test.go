@@ -96,7 +96,7 @@ func (l *looked) Due(ctx context.Context, n int, grace time.Duration, actions ..
 	return l.Store.Due(ctx, n, grace, actions...)
 }
 
-// A pool of two connections serves fifty calls at once, and while they run nobody holds a
+// Case 54: a pool of two connections serves fifty calls at once, and while they run nobody holds a
 // connection, a transaction or a lock.
 func TestPoolOfTwo(t *testing.T) {
 	r := newRig(t, modelserver.Options{})

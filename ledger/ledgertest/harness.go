@@ -96,7 +96,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 }
 
 // groups are all the cases.
-var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, limitCases, randomCases}
+var groups = [][]testCase{claimCases, keyCases, sendCases, settleCases, evidenceCases, finishCases, applyCases, stepCases, outboxCases, releaseCases, workerCases, unknownCases, reopenCases, readCases, raceCases, purgeCases, bodyCases, submitCases, costCases, countCases, budgetCases, limitCases, randomCases}
 
 // testCase is one property of a ledger. broken says, for whoever reads the
 // failure, what would go wrong in production.

@@ -102,6 +102,7 @@ func (w *world) play(n int) {
 		{10, w.opSettle, []ledger.State{ledger.Running, ledger.Unknown}},
 		{4, w.opSettle, nil},
 		{4, w.opComplete, []ledger.State{ledger.Running}},
+		{4, w.opApply, []ledger.State{ledger.Running}},
 		{7, w.opRelease, []ledger.State{ledger.Running}},
 		{2, w.opCarry, []ledger.State{ledger.Running}},
 		{5, w.opReplay, []ledger.State{ledger.Running, ledger.Unknown}},

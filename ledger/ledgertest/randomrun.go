@@ -181,6 +181,22 @@ func (w *world) opComplete(j *played) {
 	w.sameAll()
 }
 
+func (w *world) opApply(j *played) {
+	w.Helper()
+	lease, id, failing := w.lease(j), ledger.NewID(), w.chance(5)
+	if len(j.attempts) > 0 && !w.chance(10) {
+		id = j.attempts[len(j.attempts)-1-min(len(j.attempts)-1, w.IntN(4))].ID
+	}
+	mark := fmt.Sprintf("%s %s", w.tenant, id)
+	w.both(fmt.Sprintf("apply %s under fence %d: %s, failing %v", j.req.Key.Text, lease[1].Fence, id, failing), j, func(i int, h *Harness) string {
+		work := h.Hook(mark)
+		if failing {
+			work = h.FailingHook(errBoom)
+		}
+		return word(h.Store.Apply(w.Context(), lease[i], id, work))
+	})
+}
+
 func (w *world) opRelease(j *played) {
 	w.Helper()
 	lease := w.lease(j)

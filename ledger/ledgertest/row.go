@@ -27,7 +27,7 @@ type row struct {
 	Generation int    // 0: 1
 	Earlier    string // bodies of earlier generations' results, after each a space
 	// Attempts in the order of their gates, separated by spaces: the state, then
-	// $cost if one is known, then * if it is surplus.
+	// $cost if one is known, then * if it is surplus, then + if its answer is applied.
 	Attempts string
 }
 
@@ -69,6 +69,9 @@ func brief(a ledger.AttemptRow) string {
 	}
 	if a.Surplus {
 		s += "*"
+	}
+	if !a.Applied.IsZero() {
+		s += "+"
 	}
 	return s
 }
@@ -153,6 +156,9 @@ func moneyFaults(j ledger.Job) []string {
 		if a.N != i+1 || a.SentAt.IsZero() || a.EndedAt.IsZero() != (a.State == ledger.Sent) || a.HasAnswer != (a.State == ledger.Received) {
 			wrong = append(wrong, fmt.Sprintf("attempt %d is %s: number %d, sent %v, ended %v, answer kept %v", i+1, a.State, a.N, a.SentAt, a.EndedAt, a.HasAnswer))
 		}
+		if !a.Applied.IsZero() && (a.State != ledger.Received || a.Applied.Before(a.EndedAt)) {
+			wrong = append(wrong, fmt.Sprintf("attempt %d is %s, ended at %v, and its answer is applied at %v", i+1, a.State, a.EndedAt, a.Applied))
+		}
 		if a.Surplus && a.State != ledger.Received {
 			wrong = append(wrong, fmt.Sprintf("attempt %d is surplus and %s", i+1, a.State))
 		}
@@ -219,7 +225,7 @@ func summary(j ledger.Job) string {
 		fmt.Fprintf(&b, " result of gen %d %s %s %q", r.Generation, r.Result.ID, r.Result.Schema, r.Result.Body)
 	}
 	for _, a := range j.Attempts {
-		fmt.Fprintf(&b, "\n  %d gen %d fence %d %s surplus %v answer %v kept %v %s", a.N, a.Generation, a.Fence, a.State, a.Surplus, a.HasAnswer, a.AnswerKept, attemptText(a))
+		fmt.Fprintf(&b, "\n  %d gen %d fence %d %s surplus %v applied %v answer %v kept %v %s", a.N, a.Generation, a.Fence, a.State, a.Surplus, !a.Applied.IsZero(), a.HasAnswer, a.AnswerKept, attemptText(a))
 	}
 	return b.String()
 }

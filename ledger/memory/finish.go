@@ -31,17 +31,30 @@ func OnCommit(run interface{ OnCommit(ledger.Hook) }, fn func(context.Context) e
 	run.OnCommit(hook{fn})
 }
 
-// Then registers an effect of a function given to OnCommit, under the context it was
-// called with. Effects happen in order while the result is committed and the ledger
+// Then registers an effect of a function given to OnCommit or RunTx, under the context it was
+// called with. Effects happen in order while the result, or the mark on the answer, is committed and the ledger
 // is locked: they must not wait, and not call the ledger. It panics on any other context.
 func Then(ctx context.Context, effect func()) {
 	c, ok := ctx.Value(commitKey{}).(*commit)
 	if !ok {
-		panic("memory: Then needs the context of a function given to OnCommit")
+		panic("memory: Then needs the context of a function given to OnCommit or RunTx")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.effects = append(c.effects, effect)
+}
+
+// work runs the user's work, whose effects c collects.
+func (c *commit) work(ctx context.Context, h ledger.Hook) error {
+	own, ok := h.(hook)
+	if !ok {
+		return fmt.Errorf("%w: a %T was made for another kind of ledger than memory", ledger.ErrHook, h)
+	}
+	ctx = context.WithValue(ctx, commitKey{}, c)
+	if err := ledger.Work(func() error { return own.fn(ctx) }); err != nil {
+		return fmt.Errorf("%w: %w", ledger.ErrHook, err)
+	}
+	return nil
 }
 
 // Complete implements ledger.Ledger.
@@ -54,12 +67,8 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 	}
 	c := &commit{}
 	for _, h := range res.Hooks {
-		own, ok := h.(hook)
-		if !ok {
-			return fmt.Errorf("%w: a %T was made for another kind of ledger than memory", ledger.ErrHook, h)
-		}
-		if err := own.fn(context.WithValue(ctx, commitKey{}, c)); err != nil {
-			return fmt.Errorf("%w: %w", ledger.ErrHook, err)
+		if err := c.work(ctx, h); err != nil {
+			return err
 		}
 	}
 	_, err := l.complete(ctx, lease, res, c)

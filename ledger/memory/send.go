@@ -19,7 +19,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		return ledger.Looked{}, ledger.ErrLost
 	}
 	k := ledger.Looked{Late: r.late}
-	first := 0
+	first := r.first(c)
 	for _, a := range r.attempts {
 		if a.Call != c || a.Generation != r.Generation {
 			continue
@@ -28,8 +28,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		if a.State == ledger.Sent {
 			k.Open++
 		}
-		if a.captured > 0 && (first == 0 || a.captured < first) {
-			first = a.captured
+		if a.captured > 0 && a.captured == first {
 			k.Answer = &ledger.Captured{Attempt: a.ID, Route: a.Route, Response: *response(a.response), Panics: r.panics}
 		}
 	}

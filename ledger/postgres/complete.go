@@ -72,25 +72,40 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 	}
 	hooks := make([]hook, len(r.Hooks))
 	for i, h := range r.Hooks {
-		own, ok := h.(hook)
-		if !ok {
-			return fmt.Errorf("%w: a %T was made for another kind of ledger than Postgres", ledger.ErrHook, h)
+		var err error
+		if hooks[i], err = own(h); err != nil {
+			return err
 		}
-		hooks[i] = own
 	}
 	row, err := l.split(ctx, lease.Key.Tenant, lease.Job, r.Body, ledger.InlineBody)
 	if err != nil {
 		return err
 	}
 	r.Body = row
-	what := "complete " + lease.Key.Text
+	return persevere(ctx, "complete "+lease.Key.Text,
+		func() error { return l.complete(ctx, lease, r, hooks) },
+		func() error { return l.committed(ctx, lease, r) })
+}
+
+// own is the hook if this ledger made it.
+func own(h ledger.Hook) (hook, error) {
+	own, ok := h.(hook)
+	if !ok {
+		return hook{}, fmt.Errorf("%w: a %T was made for another kind of ledger than Postgres", ledger.ErrHook, h)
+	}
+	return own, nil
+}
+
+// persevere commits, again where the server wants that. What became of a commit whose reply is lost is asked of seen,
+// which answers errUncommitted when it may come.
+func persevere(ctx context.Context, what string, commit, seen func() error) error {
 	for try := 1; ; try++ {
-		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, l.complete(ctx, lease, r, hooks) })
+		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, commit() })
 		if err == nil || definite(err) {
 			return err
 		}
 		// The reply is lost, or the server is: what the row says counts.
-		switch seen := l.committed(ctx, lease, r); {
+		switch seen := seen(); {
 		case errors.Is(seen, errUncommitted) && try < 3:
 		case errors.Is(seen, errUncommitted):
 			return err
@@ -104,7 +119,12 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 
 // definite reports whether the error says that nothing was committed, for good.
 func definite(err error) bool {
-	return errors.Is(err, ledger.ErrLost) || errors.Is(err, ledger.ErrOpen) || errors.Is(err, ledger.ErrHook)
+	for _, e := range []error{ledger.ErrLost, ledger.ErrOpen, ledger.ErrHook, ledger.ErrLate, ledger.ErrState, ledger.ErrNotFound} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // complete commits once. Without hooks and steps it is one pipeline, with those of others.
@@ -120,6 +140,11 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 	if err := l.seen(ctx, l.pool, uncommittedSQL, lease, r); !errors.Is(err, errUncommitted) {
 		return err
 	}
+	return l.inTransaction(ctx, hooks, func(tx pgx.Tx) error { return finishIn(ctx, tx, c) })
+}
+
+// inTransaction runs the user's work, and then what commits it: the job's row is locked last.
+func (l *Ledger) inTransaction(ctx context.Context, hooks []hook, finish func(pgx.Tx) error) error {
 	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return err
@@ -127,7 +152,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 	// Rolled back also when a hook panics; after a commit this does nothing.
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	for _, h := range hooks {
-		if err := h.fn(ctx, tx); err != nil {
+		if err := ledger.Work(func() error { return h.fn(ctx, tx) }); err != nil {
 			if tx.Conn().IsClosed() {
 				return err // the server's fault, not the user's
 			}
@@ -137,7 +162,7 @@ func (l *Ledger) complete(ctx context.Context, lease ledger.Lease, r ledger.Resu
 			return fmt.Errorf("%w: it ended the transaction, or went on after an error in it (transaction status %q)", ledger.ErrHook, s)
 		}
 	}
-	if err := finishIn(ctx, tx, c); err != nil {
+	if err := finish(tx); err != nil {
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {

@@ -23,8 +23,8 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add, so that both versions of a program
 // work during a rolling upgrade.
 const (
-	schemaVersion = 13
-	oldestSchema  = 13 // no program was released that makes an older one
+	schemaVersion = 14
+	oldestSchema  = 14 // no program was released that makes an older one
 )
 
 // migrating is the advisory lock of whoever migrates. It belongs to a transaction:

@@ -99,6 +99,7 @@ type attemptRow struct {
 	Cost              *ledger.Nano
 	CostSource        string
 	Surplus           bool
+	AppliedAt         *time.Time
 	Captured          *int
 	AnswerKept        bool
 }
@@ -117,7 +118,7 @@ func (r attemptRow) attempt() ledger.AttemptRow {
 			Usage: ledger.Usage{In: r.TokensIn, Cached: r.TokensCached, Out: r.TokensOut},
 			Cost:  r.Cost, CostSource: r.CostSource,
 		},
-		Surplus: r.Surplus, HasAnswer: r.Captured != nil, AnswerKept: r.AnswerKept,
+		Surplus: r.Surplus, Applied: value(r.AppliedAt), HasAnswer: r.Captured != nil, AnswerKept: r.AnswerKept,
 	}
 }
 

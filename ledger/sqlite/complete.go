@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -18,11 +16,10 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 	}
 	hooks := make([]hook, len(res.Hooks))
 	for i, h := range res.Hooks {
-		own, ok := h.(hook)
-		if !ok {
-			return fmt.Errorf("%w: a %T was made for another kind of ledger than SQLite", ledger.ErrHook, h)
+		var err error
+		if hooks[i], err = own(h); err != nil {
+			return err
 		}
-		hooks[i] = own
 	}
 	body, err := l.split(ctx, lease.Key.Tenant, lease.Job, res.Body, ledger.InlineBody)
 	if err != nil {
@@ -32,10 +29,7 @@ func (l *Ledger) Complete(ctx context.Context, lease ledger.Lease, res ledger.Re
 	_, err = submit(ctx, l, "complete "+lease.Key.Text, len(hooks) > 0, func(t *tx) (struct{}, error) {
 		return struct{}{}, t.complete(ctx, lease, res, hooks)
 	})
-	if p, ok := errors.AsType[panicked](err); ok {
-		panic(p.value)
-	}
-	return err
+	return repanic(err)
 }
 
 // complete commits a result (J10). The user's work comes between the guards and the

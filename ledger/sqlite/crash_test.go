@@ -40,20 +40,25 @@ func intact(t *testing.T, path string, lines []string) {
 		switch {
 		case words[0] == "sent" && (len(j.Attempts) != 1 || j.Attempts[0].ID.String() != words[2]):
 			t.Errorf("%q was answered, and the attempts are %+v", line, j.Attempts)
+		case words[0] == "applied" && (len(j.Attempts) != 1 || j.Attempts[0].Applied.IsZero()):
+			t.Errorf("%q was answered, and the attempts are %+v", line, j.Attempts)
 		case words[0] == "done" && (j.State != ledger.Done || j.Result == nil || !marked):
 			t.Errorf("%q was answered: %s, result %v, the user's row %v", line, j.State, j.Result != nil, marked)
 		}
 	}
 	// The other way round: rows that belong together were committed together.
 	for what, query := range map[string]string{
-		"jobs whose open calls are miscounted": "select count(*) from paidonce_job j where open_calls <> (select count(*) from paidonce_attempt a where a.tenant = j.tenant and a.job = j.id and a.state = 'sent')",
-		"jobs without all their events":        "select count(*) from paidonce_job j where events <> (select count(*) from paidonce_event e where e.tenant = j.tenant and e.job = j.id)",
-		"answers without a body":               "select count(*) from paidonce_attempt a where state = 'received' and not exists (select 1 from paidonce_response r where r.tenant = a.tenant and r.job = a.job and r.attempt = a.id)",
-		"done jobs without a result":           "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_result r where r.tenant = j.tenant and r.job = j.id)",
-		"done jobs without the user's row":     "select count(*) from paidonce_job where state = 'done' and key not in (select m from mark)",
-		"done jobs without their step":         "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.key = s.key where s.tenant = j.tenant and s.job = j.id)",
-		"steps without a done job":             "select count(*) from paidonce_job j where action = 'email' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.id = s.job where s.tenant = j.tenant and s.key = j.key and m.state = 'done')",
-		"user's rows without a done job":       "select count(*) from mark where m not in (select key from paidonce_job where state = 'done')",
+		"jobs whose open calls are miscounted":   "select count(*) from paidonce_job j where open_calls <> (select count(*) from paidonce_attempt a where a.tenant = j.tenant and a.job = j.id and a.state = 'sent')",
+		"jobs without all their events":          "select count(*) from paidonce_job j where events <> (select count(*) from paidonce_event e where e.tenant = j.tenant and e.job = j.id)",
+		"answers without a body":                 "select count(*) from paidonce_attempt a where state = 'received' and not exists (select 1 from paidonce_response r where r.tenant = a.tenant and r.job = a.job and r.attempt = a.id)",
+		"done jobs without a result":             "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_result r where r.tenant = j.tenant and r.job = j.id)",
+		"done jobs without the user's row":       "select count(*) from paidonce_job where state = 'done' and key not in (select m from mark)",
+		"done jobs without their step":           "select count(*) from paidonce_job j where state = 'done' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.key = s.key where s.tenant = j.tenant and s.job = j.id)",
+		"steps without a done job":               "select count(*) from paidonce_job j where action = 'email' and not exists (select 1 from paidonce_step s join paidonce_job m on m.tenant = s.tenant and m.id = s.job where s.tenant = j.tenant and s.key = j.key and m.state = 'done')",
+		"applied answers without the user's row": "select count(*) from paidonce_attempt where applied_at is not null and lower(hex(id)) not in (select replace(m, '-', '') from early)",
+		"the user's rows of no applied answer":   "select count(*) from early where replace(m, '-', '') not in (select lower(hex(id)) from paidonce_attempt where applied_at is not null)",
+		"the user's rows of one answer twice":    "select count(*) - count(distinct m) from early",
+		"user's rows without a done job":         "select count(*) from mark where m not in (select key from paidonce_job where state = 'done')",
 	} {
 		if n := scan[int](t, db, query); n != 0 {
 			t.Errorf("%d %s", n, what)

@@ -31,6 +31,7 @@ func file(t testing.TB) string {
 		t.Fatal(err)
 	}
 	run(t, raw(t, path), "create table mark (m text)")
+	run(t, raw(t, path), "create table early (m text)") // of answers
 	return path
 }
 

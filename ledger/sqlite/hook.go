@@ -125,7 +125,7 @@ func (t *tx) run(ctx context.Context, h hook) error {
 			}
 			ended <- err
 		}()
-		err = h.fn(ctx, user)
+		err = ledger.Work(func() error { return h.fn(ctx, user) })
 	}()
 	var err error
 	select {

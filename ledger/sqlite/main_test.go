@@ -90,6 +90,14 @@ func life(l *sqlite.Ledger, w ledger.WorkerID, name string, say func(string, ...
 	if _, err := l.Settle(ctx, ledger.AttemptID{Tenant: "acme", Job: c.Lease.Job, ID: a.ID}, answer()); err != nil {
 		return err
 	}
+	early := hook(func(ctx context.Context, tx sqlite.Tx) error {
+		_, err := tx.ExecContext(ctx, "insert into early values (?)", a.ID.String())
+		return err
+	})
+	if err := l.Apply(ctx, c.Lease, a.ID, early); err != nil {
+		return err
+	}
+	say("applied %s %s", r.Key.Text, a.ID)
 	mark := hook(func(ctx context.Context, tx sqlite.Tx) error {
 		_, err := tx.ExecContext(ctx, "insert into mark values (?)", r.Key.Text)
 		return err

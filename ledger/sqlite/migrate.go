@@ -22,8 +22,8 @@ var migrations embed.FS
 // schemaVersion is the newest schema that this program knows, and oldestSchema the
 // oldest that it runs with: migrations only add.
 const (
-	schemaVersion = 10
-	oldestSchema  = 10 // no program was released that makes an older one
+	schemaVersion = 11
+	oldestSchema  = 11 // no program was released that makes an older one
 )
 
 // schemaTable records what was applied.

@@ -121,13 +121,13 @@ func readAttemptRow(s scanner) (ledger.AttemptRow, error) {
 	var a ledger.AttemptRow
 	var of []byte
 	var timeout, sent int64
-	var ended, first, cost *int64
+	var ended, first, cost, applied *int64
 	var captured *int
 	e := &a.Evidence
 	err := s.Scan(&of, &a.Generation, &a.N, &a.Fence, &a.State, &a.Call.Name, &a.Call.InputKey, &a.Route, &a.Provider, &a.Model, &a.Config,
 		&a.ClientRequestID, &timeout, &a.Reserve, &a.LateSeen, &sent, &ended, &e.Class, &e.By, &e.Who, &e.Reason, &e.Status,
-		&e.ProviderRequestID, &e.ObjectID, &first, &e.Usage.In, &e.Usage.Cached, &e.Usage.Out, &cost, &e.CostSource, &a.Surplus, &captured, &a.AnswerKept)
-	a.ID, a.Timeout, a.SentAt, a.EndedAt = id(of), time.Duration(timeout)*time.Microsecond, time.UnixMicro(sent), at(ended)
+		&e.ProviderRequestID, &e.ObjectID, &first, &e.Usage.In, &e.Usage.Cached, &e.Usage.Out, &cost, &e.CostSource, &a.Surplus, &applied, &captured, &a.AnswerKept)
+	a.ID, a.Timeout, a.SentAt, a.EndedAt, a.Applied = id(of), time.Duration(timeout)*time.Microsecond, time.UnixMicro(sent), at(ended), at(applied)
 	e.State, e.FirstByte, a.HasAnswer = a.State, time.Duration(value(first))*time.Microsecond, captured != nil
 	if cost != nil {
 		e.Cost = new(ledger.Nano(*cost))

@@ -77,7 +77,8 @@ type attemptDocument struct {
 	CostUSD           *string             `json:"cost_usd"`
 	CostSource        string              `json:"cost_source"`
 	Surplus           bool                `json:"surplus"`
-	AnswerKept        bool                `json:"answer_kept"` // its answer was captured and is not past its retention: --answer N prints it
+	AppliedAt         *time.Time          `json:"applied_at,omitempty"` // when rows of the user's for its answer were committed (RunTx)
+	AnswerKept        bool                `json:"answer_kept"`          // its answer was captured and is not past its retention: --answer N prints it
 }
 
 type jobStepDocument struct {
@@ -174,7 +175,7 @@ func attempt(a ledger.AttemptRow) attemptDocument {
 		N: a.N, Call: a.Call.Name, Route: a.Route, Provider: a.Provider, Model: a.Model, Config: a.Config, State: a.State, Class: e.Class,
 		SentAt: instant(a.SentAt), EndedAt: instant(a.EndedAt), ClientRequestID: a.ClientRequestID, ProviderRequestID: e.ProviderRequestID,
 		ObjectID: e.ObjectID, HTTPStatus: e.Status, TokensIn: e.Usage.In, TokensCached: e.Usage.Cached, TokensOut: e.Usage.Out,
-		CostUSD: usd(e.Cost), CostSource: source, Surplus: a.Surplus, AnswerKept: a.AnswerKept,
+		CostUSD: usd(e.Cost), CostSource: source, Surplus: a.Surplus, AppliedAt: instant(a.Applied), AnswerKept: a.AnswerKept,
 	}
 }
 
@@ -337,6 +338,9 @@ func outcomeOf(a attemptDocument) []string {
 	}
 	if a.Surplus {
 		words = append(words, "not needed (wasted)")
+	}
+	if a.AppliedAt != nil {
+		words = append(words, "rows committed")
 	}
 	if a.AnswerKept {
 		words = append(words, "answer kept")
