@@ -11,9 +11,8 @@ import (
 // FuzzBody: a body is put together from what Split made of it, whatever it looks like, and from nothing else: a row and
 // chunks that were damaged are an error, never another body and never a panic.
 func FuzzBody(f *testing.F) {
-	large := bytes.Repeat([]byte("paid once "), ledger.InlineBody/5)
-	row, chunks := ledger.Split(large, 100)
-	f.Add(large[:ledger.InlineBody+1], 100, row, chunks[0])
+	row, chunks := ledger.Split(bytes.Repeat([]byte("paid once "), 50), 100) // of one chunk: large inputs are slow to change
+	f.Add(chunks[0], 100, row, chunks[0])
 	f.Add([]byte{}, 0, []byte{}, []byte{})
 	f.Add(row, 1000, row, []byte("x"))
 	f.Add(row[:20], 1000, row[:8], row)

@@ -26,7 +26,7 @@ func FuzzSubmit(f *testing.F) {
 		job.Register(&reg, job.Def[ask, answer]{Name: "ask"})
 		h, _ := reg.Lookup("ask")
 		keys := map[ledger.Key]string{}
-		for _, in := range []ask{{tenant, doc}, {tenant2, doc2}, {tenant, doc}} {
+		for _, in := range []ask{{Tenant: tenant, Doc: doc}, {Tenant: tenant2, Doc: doc2}, {Tenant: tenant, Doc: doc}} {
 			ticket, err := c.Submit(t.Context(), in)
 			if err != nil {
 				if !strings.HasPrefix(err.Error(), "submit to ask: PO4") {

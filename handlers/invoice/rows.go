@@ -69,7 +69,9 @@ var tableSQL string
 func Table() string { return tableSQL }
 
 // Grants is the SQL that gives the ledger's roles (postgres.Roles) their rights on the table invoices, which is there.
-func Grants() string { return "grant select, insert, update on invoices to paidonce_worker;\ngrant select on invoices to paidonce_reader;\n" }
+func Grants() string {
+	return "grant select, insert, update on invoices to paidonce_worker;\ngrant select on invoices to paidonce_reader;\n"
+}
 
 // Migrate makes the table invoices in the database at url, in its search path.
 // Two workers may do it at once.

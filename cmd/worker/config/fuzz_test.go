@@ -25,8 +25,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add("", "JOBS_TICKET_SUMMARY_ROUTES", "[{name: a, provider: openai, model: m, timeout: 1s}]")
 	f.Add("", "BUDGETS_TENANTS", "{acme: 1}")
 	f.Add("", "LEDGER_ENCRYPTION_KEYS", "k1:"+plantedKey)
+	at := filepath.Join(f.TempDir(), "worker.yaml") // each fuzzing process has its own
 	f.Fuzz(func(t *testing.T, file, name, value string) {
-		at := filepath.Join(t.TempDir(), "worker.yaml")
 		if err := os.WriteFile(at, []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,7 @@ type Facts struct {
 	Ledger   Ledger
 	Broker   Broker
 	Unpriced []Unpriced
+	Links    []Link
 }
 
 // Windows are the settings that have to fit each other.
@@ -81,6 +82,9 @@ func Findings(f Facts) []Finding {
 	all = append(all, f.Windows.findings()...)
 	for _, u := range f.Unpriced {
 		all = append(all, u.finding())
+	}
+	for _, l := range f.Links {
+		all = append(all, l.finding()...)
 	}
 	return all
 }
