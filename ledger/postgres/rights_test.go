@@ -86,6 +86,11 @@ func functions(t *testing.T, db *pgxpool.Pool) []string {
 // TestWorkersRole: who runs jobs owns nothing. That the whole ledger works for it is what TestLedger shows.
 func TestWorkersRole(t *testing.T) {
 	f, app := workersFixture(t)
+	for url, owner := range map[string]bool{f.db.Config().ConnString(): true, app.Config().ConnString(): false} {
+		if d, err := open(t, url, postgres.Options{}).Describe(t.Context()); err != nil || d.Owner != owner {
+			t.Errorf("%s: described as %+v, %v", url, d, err)
+		}
+	}
 	for _, table := range tables(t, f.db) {
 		refused(t, "workers' role", app, "delete from paidonce."+table, "truncate paidonce."+table, "drop table paidonce."+table, "alter table paidonce."+table+" add column x int")
 	}
