@@ -196,7 +196,7 @@ const keyWait = time.Minute
 // outcome decides what the end of a run means for its job. The ledger has the last
 // word: with calls open the job is unknown whatever is asked for here. idle: the run sent nothing.
 func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) ledger.Outcome {
-	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: err.Error()}}
+	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: c.cfg.Scrub(err.Error())}}
 	cause := context.Cause(ctx)
 	class, in := job.ClassOf(err)
 	_, panicked := errors.AsType[*job.PanicError](err)

@@ -85,6 +85,38 @@ func TestCredentialsHidden(t *testing.T) {
 	}
 }
 
+// TestPollsHideCredentials: nor does a look at a response in background mode.
+func TestPollsHideCredentials(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			io.WriteString(w, `{"id":"resp_1","object":"response","status":"queued"}`)
+			return
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s.","type":"t","code":"c"}}`, r.Header.Get("Authorization"))
+	}))
+	defer srv.Close()
+	f := &fake{}
+	got := ask(t, testRun(t, f, nil), "openai", time.Second, func(ctx context.Context, a *Attempt) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/responses", strings.NewReader("{}"))
+		if err != nil {
+			return "", err
+		}
+		req.Header.Set("Authorization", "Bearer "+plantedKey)
+		resp, err := a.HTTP().Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		return string(b), err
+	})
+	if text := fmt.Sprint(got.err); strings.Contains(text, plantedKey) || !strings.Contains(text, "provided: (hidden).") {
+		t.Errorf("the error is %s", text)
+	}
+}
+
 // TestCredentials: what counts as one. Short values and ordinary headers do not, or answers would lose their words.
 func TestCredentials(t *testing.T) {
 	req, err := http.NewRequest("POST", "https://h/v1?key=planted-q1&api_key=planted-q2&alt=streaming-json&max_tokens=7", nil)

@@ -1,6 +1,7 @@
 package submit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -23,7 +24,7 @@ func FuzzSubmit(f *testing.F) {
 		store := memory.New()
 		c := submit.Client[ask, answer]{Job: "ask", Ledger: store}
 		var reg job.Registry
-		job.Register(&reg, job.Def[ask, answer]{Name: "ask"})
+		job.Register(&reg, job.Def[ask, answer]{Name: "ask", Handle: func(context.Context, *job.Run, ask) (answer, error) { return answer{}, nil }})
 		h, _ := reg.Lookup("ask")
 		keys := map[ledger.Key]string{}
 		for _, in := range []ask{{Tenant: tenant, Doc: doc}, {Tenant: tenant2, Doc: doc2}, {Tenant: tenant, Doc: doc}} {

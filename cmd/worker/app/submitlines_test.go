@@ -32,6 +32,7 @@ func TestSubmitLines(t *testing.T) {
 		"deep":          {"content.moderate", strings.Repeat("[", 100_000), 0, 1},
 		"a long line":   {"ticket.summary", strings.Repeat("x", maxLine+1) + "\n" + good, 1, 1},
 		"without end":   {"ticket.summary", strings.Repeat("x", 3*maxLine), 0, 1},
+		"spaces first":  {"ticket.summary", strings.Repeat(" ", 3*maxLine) + "x", 0, 1},
 		"as long as is": {"ticket.summary", good[:len(good)-2] + strings.Repeat("x", maxLine-len(good)) + `"}`, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

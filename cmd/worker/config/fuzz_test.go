@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 )
+
+var coded = regexp.MustCompile(`^PO[0-9]{3} `)
 
 // FuzzLoad: no file and no variable makes loading panic. Either there are faults, each with its code, or the configuration
 // prints and hashes, and of its secrets nothing is printed.
@@ -35,8 +39,8 @@ func FuzzLoad(f *testing.F) {
 			Jobs: known(), Turns: map[string]int{"agent.task": 16}, Providers: []string{"openai", "anthropic"}})
 		if err != nil {
 			for line := range strings.Lines(err.Error()) {
-				if !strings.HasPrefix(line, "PO0") {
-					t.Fatalf("a fault without a code: %q of %q", line, err)
+				if !coded.MatchString(line) || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), unicode.IsControl) {
+					t.Fatalf("no fault in one line, with its code: %q of %q", line, err)
 				}
 			}
 		}
