@@ -5,7 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,5 +76,50 @@ func TestProbesServer(t *testing.T) {
 	}
 	if len(p.servers) != 2 || patient != 1 {
 		t.Errorf("%d servers, %d without a limit on writing", len(p.servers), patient)
+	}
+}
+
+// slow is a collector that takes as long as a test wants.
+type slow struct {
+	prometheus.Collector
+	begun   chan struct{}
+	release chan struct{}
+}
+
+func (s slow) Collect(chan<- prometheus.Metric) {
+	s.begun <- struct{}{}
+	<-s.release
+}
+
+// TestScrapesAtATime: who asks for the metrics without pause is told to come again.
+func TestScrapesAtATime(t *testing.T) {
+	reg, s := prometheus.NewRegistry(), slow{prometheus.NewGauge(prometheus.GaugeOpts{Name: "g"}), make(chan struct{}), make(chan struct{})}
+	reg.MustRegister(s)
+	srv := httptest.NewServer((&probes{w: &worker{registry: reg}}).handler())
+	defer srv.Close()
+	var all sync.WaitGroup
+	for range maxScrapes {
+		all.Go(func() {
+			if resp, err := http.Get(srv.URL + "/metrics"); err != nil || resp.StatusCode != http.StatusOK {
+				t.Errorf("%v, %v", resp, err)
+			}
+		})
+		<-s.begun
+	}
+	resp, err := http.Get(srv.URL + "/metrics")
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more: %v, %v", resp, err)
+	}
+	close(s.release)
+	all.Wait()
+}
+
+// What is read of a person's file, or of stdin, has an end.
+func TestReadIsBounded(t *testing.T) {
+	c := &call{Process: Process{Stdin: endless{}}}
+	for _, name := range []string{"-", "/dev/zero"} {
+		if _, err := c.read(name); err == nil || !strings.Contains(err.Error(), "larger than") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -29,7 +29,7 @@ const (
 	checkTimeout = 2 * time.Second
 	tickEvery    = time.Second
 	tickLimit    = 10 * time.Second // without a tick the process hangs
-	maxProbe     = 16 << 10         // bytes of a request's header, and of a body that nobody asked for
+	maxProbe     = 16 << 10         // bytes of a request's header; a body is not read
 	maxScrapes   = 4                // of the metrics at a time; more are told to come again
 )
 
@@ -54,7 +54,7 @@ func listen(w *worker) (*probes, error) {
 			return nil, listenFault(w.cfg, s.path, s.addr, err)
 		}
 		w.log.Info("listening", "setting", s.path, "address", l.Addr().String())
-		p.servers[&http.Server{Handler: http.MaxBytesHandler(s.handler, maxProbe), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		p.servers[&http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 			WriteTimeout: s.patience, IdleTimeout: time.Minute, MaxHeaderBytes: maxProbe}] = l
 	}
 	return p, nil
