@@ -68,3 +68,22 @@ func TestSecretChecksFind(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 }
+
+// TestThreatModel: each test that SECURITY.md names to show a measure is there.
+func TestThreatModel(t *testing.T) {
+	var all strings.Builder
+	for _, path := range goFiles(t) {
+		if isTest(path) {
+			all.WriteString(read(t, path))
+		}
+	}
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
+	if len(names) < 20 {
+		t.Errorf("SECURITY.md names %d tests", len(names))
+	}
+	for _, m := range names {
+		if !strings.Contains(all.String(), "func "+m[1]+"(") {
+			t.Errorf("SECURITY.md names %s, which is not there", m[1])
+		}
+	}
+}
