@@ -51,17 +51,17 @@ func TestScrub(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		r.end(a)
-		kept := log.String()
 		for doc, want := range map[string]string{"fails": "dial postgres://u:(hidden)@h", "panics": "PO316 the handler panicked: with (hidden)"} {
 			j := r.job(doc)
 			if j.Error == nil || j.Error.Text != want {
 				t.Errorf("%s has the error %+v, want %s", doc, j.Error, want)
 			}
-			kept += fmt.Sprintf("%+v", j)
+			fmt.Fprintf(&log, "%+v", j)
 		}
 		for _, h := range r.job("asked").History {
-			kept += h.Reason
+			log.WriteString(h.Reason)
 		}
+		kept := log.String()
 		if strings.Contains(kept, secret) || !strings.Contains(kept, "401 for (hidden)") || !strings.Contains(kept, `have \"(hidden)\"`) {
 			t.Errorf("kept or logged:\n%s", kept)
 		}
