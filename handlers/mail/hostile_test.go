@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/paidonce/paidonce/handlers/mail"
@@ -39,17 +40,17 @@ func checkAt(t *testing.T, session func(net.Conn, *bufio.Reader)) error {
 // A server that never ends its reply is read no further than replies go.
 func TestRepliesAreBounded(t *testing.T) {
 	for name, line := range map[string]string{"lines": "220-" + strings.Repeat("x", 500) + "\r\n", "one line": strings.Repeat("x", 4096)} {
-		sent := 0
+		var sent atomic.Int64
 		err := checkAt(t, func(c net.Conn, _ *bufio.Reader) {
-			for sent < 64<<20 {
+			for sent.Load() < 64<<20 {
 				n, err := io.WriteString(c, line)
-				if sent += n; err != nil {
+				if sent.Add(int64(n)); err != nil {
 					return
 				}
 			}
 		})
-		if err == nil || !strings.Contains(err.Error(), "replies are longer than") || sent >= 64<<20 {
-			t.Errorf("%s: %v, %d bytes were taken", name, err, sent)
+		if err == nil || !strings.Contains(err.Error(), "replies are longer than") || sent.Load() >= 64<<20 {
+			t.Errorf("%s: %v, %d bytes were taken", name, err, sent.Load())
 		}
 	}
 }
