@@ -21,7 +21,7 @@ TIMEOUT ?= 20m
 # slow with it. Its driver and all that calls it keep it.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How long each fuzz test runs.
-FUZZTIME ?= 20s
+FUZZTIME ?= 1m
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
 FLAGS ?=
 
@@ -54,7 +54,7 @@ proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and 
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
 
 .PHONY: fuzz
-fuzz: ## every fuzz test for FUZZTIME each (20s)
+fuzz: ## every fuzz test for FUZZTIME each (1m), e.g. make fuzz FUZZTIME=20s
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: check

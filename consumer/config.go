@@ -85,6 +85,11 @@ type Config struct {
 	// Default: a third of Lease, at most 15 s.
 	Tick time.Duration
 
+	// Scrub takes the program's own secrets out of a text before it is stored, put on a dead letter or sent as a reply: what
+	// handlers, SDKs and providers say in errors and panics may hold one. It must not take out more. Credentials that a guarded
+	// request carries are taken out of refusals in any case. nil: texts stay as they are.
+	Scrub func(string) string
+
 	// Budgets bound what is spent in a day. Its zero value bounds nothing, and costs nothing.
 	Budgets Budgets
 	// Prices say what calls cost. Default: the table that this version brings along.
@@ -138,6 +143,9 @@ func (c Config) withDefaults() Config {
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
 	c.Grace = cmp.Or(c.Grace, max(10*time.Minute, 2*c.Retry.Ceil))
 	c.Tick = cmp.Or(c.Tick, min(c.Lease/3, 15*time.Second))
+	if c.Scrub == nil {
+		c.Scrub = func(s string) string { return s }
+	}
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.Prices == nil {
 		c.Prices = prices.Builtin()

@@ -66,7 +66,7 @@ func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run) ([]byte, e
 // told is the error of a run whose handler has returned err.
 func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) error {
 	if p, ok := errors.AsType[*job.PanicError](err); ok {
-		w.log.ErrorContext(ctx, "handler panicked", "panic", w.handler.ShownText(fmt.Sprint(p.Value)), "stack", string(p.Stack))
+		w.log.ErrorContext(ctx, "handler panicked", "panic", c.shown(w.handler, fmt.Sprint(p.Value)), "stack", string(p.Stack))
 	}
 	if sticky := run.Sticky(); sticky != nil && !errors.Is(err, sticky) {
 		err = errors.Join(sticky, err) // the handler swallowed it, or tells it in its own words
@@ -123,11 +123,11 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 	if rerr != nil {
 		// Somebody else decides now, or the ledger is out of reach: the delivery
 		// comes back and finds out.
-		w.log.WarnContext(ctx, "end of the run not recorded; the delivery is given back", "error", w.handler.ShownText(err.Error()), "release_error", rerr)
+		w.log.WarnContext(ctx, "end of the run not recorded; the delivery is given back", "error", c.shown(w.handler, err.Error()), "release_error", rerr)
 		c.nack(ctx, w, c.cfg.Retry.First, false)
 		return ledger.Running, nil
 	}
-	w.log.Log(ctx, level, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", w.handler.ShownText(err.Error()), "retry_in", rel.RetryIn)
+	w.log.Log(ctx, level, "run ended without a result", "state", string(rel.State), "class", o.Error.Class, "error", c.shown(w.handler, err.Error()), "retry_in", rel.RetryIn)
 	switch {
 	case rel.State.Terminal(), rel.State == ledger.Unknown && rel.Carrier == ledger.CarriedByLedger:
 		c.ackTold(ctx, w, nil)
@@ -196,7 +196,7 @@ const keyWait = time.Minute
 // outcome decides what the end of a run means for its job. The ledger has the last
 // word: with calls open the job is unknown whatever is asked for here. idle: the run sent nothing.
 func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) ledger.Outcome {
-	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: err.Error()}}
+	o := ledger.Outcome{Who: c.cfg.Name, MaxPanics: c.cfg.MaxPanics, Error: ledger.JobError{Class: "retry", Text: c.cfg.Scrub(err.Error())}}
 	cause := context.Cause(ctx)
 	class, in := job.ClassOf(err)
 	_, panicked := errors.AsType[*job.PanicError](err)
@@ -289,7 +289,8 @@ func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unuse
 }
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
-	c.tell(ctx, w, Reply{Key: w.request.Key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", w.handler.ShownText(reason)}})
+	reason = c.cfg.Scrub(reason)
+	c.tell(ctx, w, Reply{Key: w.request.Key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", c.shown(w.handler, reason)}})
 	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
 		if errors.Is(err, broker.ErrUnroutable) {
@@ -297,7 +298,7 @@ func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 			return "unroutable", c.cfg.Source.Nack(ctx, h.delivery(), longestWait)
 		}
 		if err == nil {
-			w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", w.handler.ShownText(reason))
+			w.log.WarnContext(ctx, "message dead-lettered", "job", w.job, "reason", c.shown(w.handler, reason))
 		}
 		return "dead_lettered", err
 	})
@@ -307,7 +308,7 @@ func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 func (c *Consumer) noDeadLetters(ctx context.Context, w *work, reason string, err error) {
 	level := slog.LevelDebug
 	c.deadOnce.Do(func() { level = slog.LevelError })
-	w.log.Log(ctx, level, "there is no dead-letter queue: the message comes back for ever", "job", w.job, "reason", w.handler.ShownText(reason),
+	w.log.Log(ctx, level, "there is no dead-letter queue: the message comes back for ever", "job", w.job, "reason", c.shown(w.handler, reason),
 		"again_in", longestWait, "error", err)
 }
 
@@ -336,3 +337,6 @@ func (c *Consumer) settle(ctx context.Context, w *work, ack bool, do func(contex
 	}
 	c.trace.delivered(job, outcome)
 }
+
+// shown is an error's text for logs and replies: without the program's secrets, and as the job's Redact shows it.
+func (c *Consumer) shown(h *job.Handler, text string) string { return h.ShownText(c.cfg.Scrub(text)) }

@@ -89,7 +89,7 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 			w.log.ErrorContext(ctx, "giving back panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	w.log.ErrorContext(ctx, "processing panicked", "panic", w.handler.ShownText(fmt.Sprint(v)), "stack", string(debug.Stack()))
+	w.log.ErrorContext(ctx, "processing panicked", "panic", c.shown(w.handler, fmt.Sprint(v)), "stack", string(debug.Stack()))
 	if lease, _ := c.owned(w); lease == nil {
 		c.nack(ctx, w, c.cfg.Retry.First, true)
 		return

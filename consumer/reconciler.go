@@ -89,7 +89,7 @@ func (c *Consumer) decide(ctx context.Context, a ledger.Adopted) {
 }
 
 func (c *Consumer) resolution(k ledger.Key, fence int64, what ledger.Action, reason string, next time.Duration) ledger.Resolution {
-	return ledger.Resolution{Key: k, Fence: fence, Action: what, Reason: reason, By: ledger.ByReconciler, Who: c.cfg.Name, NextIn: next}
+	return ledger.Resolution{Key: k, Fence: fence, Action: what, Reason: c.cfg.Scrub(reason), By: ledger.ByReconciler, Who: c.cfg.Name, NextIn: next}
 }
 
 // nextLook is soon while evidence is likely, then rarely.
@@ -136,7 +136,7 @@ func (c *Consumer) find(ctx context.Context, h *job.Handler, call job.CallInfo, 
 		Key: a.Lease.Key, Input: a.Input, Attempt: at.ID, ClientRequestID: at.ClientRequestID, ProviderRequestID: at.Evidence.ProviderRequestID,
 		ObjectID: at.Evidence.ObjectID, Route: at.Route, Provider: at.Provider, Model: at.Model, SentAt: at.SentAt})
 	if err != nil {
-		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", h.ShownText(err.Error()))
+		c.log.WarnContext(ctx, "provider gave no evidence", "key", a.Lease.Key.Text, "call", at.Call.Name, "error", c.shown(h, err.Error()))
 		return "error"
 	}
 	e := ledger.Evidence{By: ledger.ByReconciler, Who: c.cfg.Name, AskedAt: a.Now, SettleWindow: c.cfg.SettleWindow, Class: "reconciled"}

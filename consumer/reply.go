@@ -151,7 +151,7 @@ func (c *Consumer) stored(ctx context.Context, w *work) (Reply, error) {
 	case j.State == ledger.Done:
 		r.Error = &ReplyError{"purged", "the result is past its retention"}
 	case j.State == ledger.Failed && j.Error != nil:
-		r.Error = &ReplyError{j.Error.Class, w.handler.ShownText(j.Error.Text)}
+		r.Error = &ReplyError{j.Error.Class, c.shown(w.handler, j.Error.Text)}
 	case j.State == ledger.Cancelled:
 		r.Error = &ReplyError{"cancelled", "a person cancelled the job"}
 	case j.State == ledger.Unknown:

@@ -75,8 +75,8 @@ func (a *Attempt) HTTP() *http.Client {
 	}
 }
 
-// Free is a plain client for requests that cost nothing: tokens, polls, look-ups.
-func (a *Attempt) Free() *http.Client { return http.DefaultClient }
+// Free is a plain client for requests that cost nothing: tokens, polls, look-ups. It is Unguarded.
+func (a *Attempt) Free() *http.Client { return Unguarded() }
 
 // Sent is the mark for what does not go over HTTP: mail, gRPC, SQL. Call it
 // immediately before the effect, and do nothing when it returns an error.

@@ -97,7 +97,7 @@ func (x *exchange) look(poll *http.Request, id string) (body, time.Duration) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // its beginning does
-		e := x.flavour.readError(resp.Header, text)
+		e := x.readError(resp.Header, text)
 		return body{err: fmt.Errorf("%s answered %d%s", x.host(), resp.StatusCode, colon(e.text))}, retryAfter(resp.Header, time.Now())
 	}
 	b := readBody(resp)

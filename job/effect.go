@@ -78,6 +78,9 @@ func (e *effect) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Request = req
 	e.status, e.requestID, e.firstByte = resp.StatusCode, requestID(resp.Header), time.Now()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		hideRefusal(resp, credentials(req))
+	}
 	return resp, nil
 }
 

@@ -39,6 +39,8 @@ type exchange struct {
 	wrote     chan error   // gets what the transport says of its writing
 	firstByte atomic.Int64 // when it came, in Unix nanoseconds; 0: it did not
 
+	credentials []string // of the request, the longest first
+
 	// What was seen, for the evidence.
 	status    int
 	requestID string
@@ -182,7 +184,8 @@ func (x *exchange) writing() error {
 // refused ends a request whose response is no answer.
 func (x *exchange) refused(resp *http.Response) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	e := x.flavour.readError(resp.Header, body)
+	body = x.hide(body)
+	e := x.readError(resp.Header, body)
 	x.requestID = e.requestID
 	r := x.flavour.refusal(resp.StatusCode, e)
 	o := outcome{evidence: x.evidence(r.state, r.class), again: r.again, wait: retryAfter(resp.Header, time.Now())}
@@ -203,7 +206,7 @@ func (x *exchange) refused(resp *http.Response) {
 func (x *exchange) received(resp *http.Response, body []byte) outcome {
 	e := x.evidence(ledger.Received, "done")
 	x.a.price(&e, &x.bill)
-	return answered(e, encodeResponse(resp.StatusCode, resp.Header, body))
+	return answered(e, encodeResponse(resp.StatusCode, x.hideHeader(resp.Header), body))
 }
 
 // faulted is the outcome of an answer in which the provider says that it failed.
@@ -223,7 +226,7 @@ func (x *exchange) faulted(d document) outcome {
 		x.a.price(&e, &b)
 	}
 	return outcome{evidence: e, again: soon,
-		err: fmt.Errorf("PO372 %s broke off the answer%s%s (billed: maybe)", x.host(), colon(clean(cmp.Or(in.Message, in.Type), maxText)), x.named())}
+		err: fmt.Errorf("PO372 %s broke off the answer%s%s (billed: maybe)", x.host(), colon(clean(x.hideText(cmp.Or(in.Message, in.Type)), maxText)), x.named())}
 }
 
 // unknown is the outcome of a request that may have been executed.

@@ -129,6 +129,7 @@ func (g *guard) prepare(req *http.Request) (*exchange, error) {
 	}
 	g.a.reckon(body)
 	x := newExchange(g.a, req)
+	x.credentials = credentials(req)
 	x.gate = newSendGate(x.ctx, g.a)
 	if x.wire, err = newWire(g.a.run.cfg.Wire, x.gate, req.URL); err != nil {
 		x.cancel(err)

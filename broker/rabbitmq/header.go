@@ -74,6 +74,9 @@ func attributes(t amqp.Table) map[string]string {
 	return as
 }
 
+// mostReceives is the largest count that is believed: anybody may write the header of our copies.
+const mostReceives = 1 << 30
+
 // receives counts the hand-outs of d, this one included: what our copies counted,
 // plus what the broker counts since the last copy.
 func receives(d amqp.Delivery) int {
@@ -85,7 +88,7 @@ func receives(d amqp.Delivery) int {
 	if !ok && d.Redelivered {
 		n = 1 // a classic queue knows no more than that
 	}
-	return int(before + n + 1)
+	return int(min(max(before, 0), mostReceives) + min(max(n, 0), mostReceives) + 1)
 }
 
 // message is what a delivery carries of its sender.

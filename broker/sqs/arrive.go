@@ -134,7 +134,7 @@ func intact(m types.Message) bool {
 // count is how often m was handed out.
 func count(m types.Message) int {
 	n, err := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
-	if err != nil {
+	if err != nil || n < 1 {
 		return 1 // it is being handed out, whatever the server says
 	}
 	return n

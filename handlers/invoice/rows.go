@@ -68,6 +68,11 @@ var tableSQL string
 // Table is the SQL that makes the table invoices; it may run any number of times.
 func Table() string { return tableSQL }
 
+// Grants is the SQL that gives the ledger's roles (postgres.Roles) their rights on the table invoices, which is there.
+func Grants() string {
+	return "grant select, insert, update on invoices to paidonce_worker;\ngrant select on invoices to paidonce_reader;\n"
+}
+
 // Migrate makes the table invoices in the database at url, in its search path.
 // Two workers may do it at once.
 func Migrate(ctx context.Context, url string) error {

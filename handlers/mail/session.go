@@ -3,6 +3,7 @@ package mail
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,25 @@ type session struct {
 	stop   func() bool
 }
 
+// maxReplies is how much is read of a server in one session, in bytes, TLS included: replies are short.
+const maxReplies = 1 << 20
+
+// limited is a connection of which so much is read: a reply without end must not fill the memory.
+type limited struct {
+	net.Conn
+	left int
+}
+
+// Read implements net.Conn.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("its replies are longer than %d bytes", maxReplies)
+	}
+	n, err := l.Conn.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
+
 // lackError is what a server does not offer and must.
 type lackError struct{ what string }
 
@@ -41,6 +61,7 @@ func (s *Server) open(ctx context.Context) (_ *session, err error) {
 	if err != nil {
 		return nil, err
 	}
+	conn = &limited{Conn: conn, left: maxReplies}
 	c := &session{conn: conn, stop: context.AfterFunc(ctx, func() { conn.Close() })}
 	defer func() {
 		if err != nil {
@@ -93,12 +114,24 @@ func (s *Server) login(c *smtp.Client) error {
 	for _, w := range ways {
 		if slices.Contains(strings.Fields(offered), w.name) {
 			if err := c.Auth(w.auth); err != nil {
-				return fmt.Errorf("login: %w", err)
+				return fmt.Errorf("login: %w", s.hidden(err))
 			}
 			return nil
 		}
 	}
 	return &lackError{"a login by SCRAM-SHA-256, PLAIN, LOGIN or CRAM-MD5"}
+}
+
+// hidden takes the password out of a server's reply, in the forms in which a login says it.
+func (s *Server) hidden(err error) error {
+	said, ok := errors.AsType[*textproto.Error](err)
+	if !ok || s.password == "" {
+		return err
+	}
+	for _, form := range []string{s.password, base64.StdEncoding.EncodeToString([]byte("\x00" + s.user + "\x00" + s.password)), base64.StdEncoding.EncodeToString([]byte(s.password))} {
+		said.Msg = strings.ReplaceAll(said.Msg, form, "(hidden)")
+	}
+	return err
 }
 
 // offer says everything but the dot that ends the mail.

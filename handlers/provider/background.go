@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"github.com/openai/openai-go/v3"
@@ -60,7 +59,7 @@ func StoredText(ctx context.Context, s Settings, o job.Open) (string, job.Findin
 		text, err := OpenAIText(c)
 		return text, found, err
 	}
-	r, found, err := openaifind.Response(ctx, s.OpenAI.openai(http.DefaultClient), o)
+	r, found, err := openaifind.Response(ctx, s.OpenAI.openai(job.Unguarded()), o)
 	if err != nil || found != job.Happened {
 		return "", found, err
 	}

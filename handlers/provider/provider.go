@@ -159,5 +159,5 @@ func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion
 	if !slices.ContainsFunc(s.Routes, isOpenAI) {
 		return nil, job.CannotTell, nil
 	}
-	return openaifind.Completion(ctx, s.OpenAI.openai(http.DefaultClient), o)
+	return openaifind.Completion(ctx, s.OpenAI.openai(job.Unguarded()), o)
 }

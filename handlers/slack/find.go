@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ func (w Workspace) find(ctx context.Context, o job.Open, channel string) (Posted
 	if time.Since(o.SentAt) > visible {
 		return Posted{}, job.CannotTell, nil
 	}
-	c := w.client(cmp.Or(w.Client, http.DefaultClient))
+	c := w.client(cmp.Or(w.Client, job.Unguarded()))
 	id, sure, err := channelID(ctx, c, channel, o.SentAt)
 	if err != nil || id == "" {
 		return Posted{}, job.CannotTell, err

@@ -19,6 +19,7 @@ import (
 	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/handlers/summarize"
+	"github.com/paidonce/paidonce/internal/planted"
 )
 
 // The plain recipe, as articles on idempotent consumers give it: a row for each key, inserted if it is absent; a lock with
@@ -123,7 +124,7 @@ func (p *plain) lock(ctx context.Context, key string) (mine, busy bool, err erro
 }
 
 func (p *plain) ask(ctx context.Context, t summarize.Ticket) (string, error) {
-	c := anthropic.NewClient(option.WithBaseURL(os.Getenv("PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL")), option.WithAPIKey("sk-ant-planted-in-tests"),
+	c := anthropic.NewClient(option.WithBaseURL(os.Getenv("PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL")), option.WithAPIKey(planted.Secret("sk-ant")),
 		option.WithRequestTimeout(proofTimeout))
 	m, err := c.Messages.New(ctx, anthropic.MessageNewParams{Model: "claude-haiku-4-5", MaxTokens: 500,
 		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(t.Thread))}})

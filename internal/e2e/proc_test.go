@@ -30,12 +30,20 @@ type Proc struct {
 // and returns when it has begun to listen.
 func (w *World) Start(name string, env ...string) *Proc {
 	w.t.Helper()
-	p := &Proc{w: w, name: name, cmd: exec.Command(binary(w.t), "run"), ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Dir = append(append([]string{}, w.env...), env...), w.dir
+	p := &Proc{w: w, name: name, cmd: command(w, "run"), ended: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	w.begin(p)
 	p.Says(`"setting":"http.listen","address":"([^"]+)"`)
 	return p
+}
+
+// command is one of the program's, in the world's directory and environment.
+func command(w *World, args ...string) *exec.Cmd {
+	w.t.Helper()
+	cmd := exec.Command(binary(w.t), args...)
+	cmd.Env, cmd.Dir = append([]string{}, w.env...), w.dir
+	return cmd
 }
 
 // begin starts a process that ends with the test.
@@ -55,6 +63,7 @@ func (w *World) begin(p *Proc) {
 		if err := p.reap(); err != nil {
 			w.t.Errorf("worker %s: its reaper: %v", p.name, err)
 		}
+		w.clean("the log of worker "+p.name, p.log.String())
 		if w.t.Failed() {
 			w.t.Logf("log of worker %s:\n%s", p.name, tail(p.log.String(), 12_000))
 		}
@@ -167,6 +176,7 @@ func (p *Proc) Metrics() map[string]float64 {
 	if err != nil || r.StatusCode != http.StatusOK {
 		p.w.t.Fatalf("metrics of worker %s: %s, %v", p.name, r.Status, err)
 	}
+	p.w.clean("/metrics of worker "+p.name, string(body))
 	ms := map[string]float64{}
 	for line := range strings.Lines(string(body)) {
 		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {

@@ -19,6 +19,7 @@ import (
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
+	"github.com/paidonce/paidonce/internal/planted"
 	"github.com/paidonce/paidonce/internal/progtest"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
@@ -117,6 +118,7 @@ func NewWorld(t *testing.T, o Options) *World {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Ledger.Close)
+	t.Cleanup(w.cleanRows)
 	return w
 }
 
@@ -139,9 +141,9 @@ func (w *World) configure(o Options) {
 	set("LEDGER_URL", w.URL)
 	set("HTTP_LISTEN", "127.0.0.1:0")
 	set("PROVIDERS_OPENAI_BASE_URL", w.Models.URL()+"/v1/")
-	set("PROVIDERS_OPENAI_API_KEY", "sk-planted-in-tests")
+	set("PROVIDERS_OPENAI_API_KEY", planted.Secret("sk"))
 	set("PROVIDERS_ANTHROPIC_BASE_URL", w.Models.URL())
-	set("PROVIDERS_ANTHROPIC_API_KEY", "sk-ant-planted-in-tests")
+	set("PROVIDERS_ANTHROPIC_API_KEY", planted.Secret("sk-ant"))
 	set("CONSUMER_WORKERS", cmp.Or(o.Workers, 16))
 	set("CONSUMER_LEASE", cmp.Or(o.Lease, 2*time.Second))
 	set("CONSUMER_DRAIN", cmp.Or(o.Drain, 5*time.Second))
@@ -162,6 +164,7 @@ func (w *World) Run(stdin string, args ...string) (code int, stdout, stderr stri
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		w.t.Fatalf("worker %v: %v", args, err)
 	}
+	w.clean("worker "+strings.Join(args, " "), out.String()+errs.String())
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 

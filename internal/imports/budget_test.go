@@ -90,14 +90,14 @@ func required(t *testing.T) []mod {
 }
 
 // TestLicences reads the licence file of every module that is linked into any of
-// our packages, indirect ones included.
+// our packages or tests, indirect ones included, where the go command keeps them: nobody is asked.
 func TestLicences(t *testing.T) {
 	type dep struct {
 		ImportPath string
 		Module     *mod
 	}
 	seen := map[string]bool{}
-	for _, d := range goList[dep](t, "-deps", "-json=ImportPath,Module", "./...") {
+	for _, d := range goList[dep](t, "-deps", "-test", "-json=ImportPath,Module", "./...") {
 		m := d.Module
 		if m == nil || m.Main || seen[m.Path] {
 			continue
@@ -113,6 +113,31 @@ func TestLicences(t *testing.T) {
 		}
 		if name := budgetName(m.Path); name != "" && budget[name].licence != got {
 			t.Errorf("module %s is under %s; the budget says %s", m.Path, got, budget[name].licence)
+		}
+	}
+}
+
+// weights are how many modules of others may be linked into a package and all that it needs. What a dependency brings along
+// counts: whoever raises a number says why in the commit.
+var weights = map[string]int{
+	"job": 0, "submit": 0, "ledger/memory": 0, "ledger/sealed": 0, "broker/memory": 0, "handlers/webhook": 0,
+	"consumer": 1, "ledger/postgres": 10, "ledger/sqlite": 8, "cmd/worker": 69,
+}
+
+// TestWeight counts the modules that come with what users link.
+func TestWeight(t *testing.T) {
+	for _, rel := range slices.Sorted(maps.Keys(weights)) {
+		type dep struct{ Module *mod }
+		linked := map[string]bool{}
+		for _, d := range goList[dep](t, "-deps", "-json=Module", "./"+rel) {
+			if m := d.Module; m != nil && !m.Main {
+				linked[m.Path] = true
+			}
+		}
+		if n := len(linked); n > weights[rel] {
+			t.Errorf("%s links %d modules, at most %d are meant: %v", rel, n, weights[rel], slices.Sorted(maps.Keys(linked)))
+		} else if n < weights[rel] {
+			t.Errorf("%s links %d modules: lower its number from %d", rel, n, weights[rel])
 		}
 	}
 }

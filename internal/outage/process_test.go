@@ -15,6 +15,7 @@ import (
 
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/planted"
 	"github.com/paidonce/paidonce/internal/progtest"
 )
 
@@ -76,6 +77,9 @@ func (r *rig) begin(cmd *exec.Cmd) *process {
 	r.Cleanup(func() {
 		p.cmd.Process.Kill()
 		p.cmd.Wait() // a second time if the test has ended it in order
+		for _, found := range planted.Find(p.log.String()) {
+			r.Errorf("the worker logs a secret: %s", found)
+		}
 		if r.Failed() {
 			r.Logf("the worker said\n%.4000s", p.log.String())
 		}

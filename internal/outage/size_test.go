@@ -24,8 +24,8 @@ func TestThousandInFlight(t *testing.T) {
 	cmd := r.program("../../cmd/worker", "run")
 	cmd.Env = append(cmd.Env,
 		"PAIDONCE_LEDGER_URL="+r.direct, "PAIDONCE_BROKER_URL="+r.rabbit.conf.URL, "PAIDONCE_BROKER_QUEUE="+r.rabbit.conf.Queue,
-		"PAIDONCE_PROVIDERS_OPENAI_BASE_URL="+r.models.URL()+"/v1/", "PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-of-tests",
-		"PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL="+r.models.URL(), "PAIDONCE_PROVIDERS_ANTHROPIC_API_KEY=sk-ant-of-tests",
+		"PAIDONCE_PROVIDERS_OPENAI_BASE_URL="+r.models.URL()+"/v1/", "PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-planted-in-tests",
+		"PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL="+r.models.URL(), "PAIDONCE_PROVIDERS_ANTHROPIC_API_KEY=sk-ant-planted-in-tests",
 		"PAIDONCE_HTTP_LISTEN=127.0.0.1:0", fmt.Sprint("PAIDONCE_CONSUMER_WORKERS=", jobsInFlight))
 	p := r.begin(cmd)
 	r.wantIdle(p)

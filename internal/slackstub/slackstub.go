@@ -22,7 +22,7 @@ import (
 )
 
 // Token is the one that the stub takes.
-const Token = "xoxb-stub"
+const Token = "xoxb-planted-stub"
 
 // WebhookPath is where the incoming webhook is; it is a secret.
 const WebhookPath = "/services/T0/B0/secret"

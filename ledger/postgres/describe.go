@@ -13,6 +13,7 @@ type Description struct {
 	Replica           bool   // it replays another server and takes no writes
 	Standbys          int    // replicas that are connected to it
 	Waits             bool   // a commit waits for some of them (synchronous_standby_names)
+	Owner             bool   // the login owns the ledger's tables, or may do all: more than a worker needs (Roles)
 }
 
 var describeSQL = statement("describe")

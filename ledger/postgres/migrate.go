@@ -162,6 +162,13 @@ func PrintMigrations() (string, error) {
 	return all.String(), nil
 }
 
+//go:embed roles.sql
+var rolesSQL string
+
+// Roles returns the SQL of roles with no more rights than their work needs, for whoever owns the schema: paidonce_worker,
+// paidonce_reader and paidonce_producer. It may run any number of times, and should again after each upgrade.
+func Roles() string { return rolesSQL }
+
 // provider opens the database for goose. Statements have no names, so that a pooler
 // may be in between.
 func provider(url string) (*sql.DB, *goose.Provider, error) {

@@ -16,6 +16,7 @@ import (
 
 	brokermemory "github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/planted"
 	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
 )
 
@@ -80,7 +81,16 @@ func (w *world) do(stdin string, args ...string) output {
 	w.t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := Run(w.t.Context(), Process{Args: args, Environ: w.env, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Ledger: w.ledger, Queue: w.queue})
+	w.clean("worker "+strings.Join(args, " "), stdout.String()+stderr.String())
 	return output{code, stdout.String(), stderr.String()}
+}
+
+// clean wants no secret in what was printed: those of all tests can be recognised.
+func (w *world) clean(what, text string) {
+	w.t.Helper()
+	for _, found := range planted.Find(text) {
+		w.t.Errorf("%s shows a secret: %s", what, found)
+	}
 }
 
 // must runs a command that has to succeed, and returns its stdout.
@@ -161,7 +171,7 @@ func (w *world) start(args ...string) *running {
 		defer close(r.ended)
 		r.code = Run(ctx, p)
 	}()
-	w.t.Cleanup(func() { cancel(); <-r.ended })
+	w.t.Cleanup(func() { cancel(); <-r.ended; w.clean("worker run", r.log.String()) })
 	return r
 }
 

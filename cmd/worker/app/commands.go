@@ -61,7 +61,9 @@ type migrateUp struct{}
 
 type migrateStatus struct{ asJSON }
 
-type migratePrint struct{}
+type migratePrint struct {
+	Roles bool `help:"Print the roles instead, with the rights that workers, readers and producers need: for the owner of a Postgres schema, once it is there and after each upgrade."`
+}
 
 type submitCommand struct {
 	Job   string `required:"" help:"Name of the job, such as ticket.summary." placeholder:"NAME"`

@@ -63,7 +63,7 @@ func (c *call) examine(ctx context.Context, cfg *config.Config) doctorDocument {
 		}
 		doc.Parts = append(doc.Parts, partDocument{name, errors.Join(errs...) == nil, cfg.Scrub(text)})
 	}
-	f := doctor.Facts{Windows: windowFacts(cfg)}
+	f := doctor.Facts{Windows: windowFacts(cfg), Links: c.links(cfg)}
 	f.Ledger = c.ledgerFacts(ctx, cfg)
 	part("ledger", aboutLedger(cfg, f.Ledger), f.Ledger.Err, f.Ledger.Schema)
 	f.Broker = c.brokerFacts(ctx, cfg)

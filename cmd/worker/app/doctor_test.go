@@ -40,7 +40,7 @@ func TestDoctor(t *testing.T) {
 	w.must("", "migrate", "up")
 	w.submitted() // makes the queues
 	code, cs, d := w.doctorCodes()
-	if code != exitFindings || !slices.Equal(cs, []string{"PO533", "PO545", "PO550"}) {
+	if code != exitFindings || !slices.Equal(cs, []string{"PO654", "PO533", "PO545", "PO550"}) {
 		t.Errorf("of a good set-up doctor says %+v, exit %d", d, code)
 	}
 	for _, p := range d.Parts {
@@ -56,11 +56,11 @@ func TestDoctor(t *testing.T) {
 	_, sample, _ := strings.Cut(string(page), "```\n")
 	sample, _, _ = strings.Cut(sample, "errors: 0")
 	_, findings, _ := strings.Cut(w.do("", "doctor").stdout, "\n\n")
-	if _, findings, _ = strings.Cut(findings, "set fsync = on\n"); findings != sample+"errors: 1, warnings: 0, infos: 2\n" {
+	if _, findings, _ = strings.Cut(findings, "set fsync = on\n"); findings != sample+"errors: 1, warnings: 0, infos: 3\n" {
 		t.Errorf("docs/operations.md does not show\n%s", findings)
 	}
 	w.env = append(w.env, "PAIDONCE_BROKER_DECLARE=false", "PAIDONCE_BROKER_QUEUE=nowhere")
-	if code, cs, d = w.doctorCodes(); code != exitFindings || !slices.Equal(cs, []string{"PO533", "PO537", "PO538", "PO542", "PO545", "PO550"}) {
+	if code, cs, d = w.doctorCodes(); code != exitFindings || !slices.Equal(cs, []string{"PO654", "PO533", "PO537", "PO538", "PO542", "PO545", "PO550"}) {
 		t.Errorf("of missing queues doctor says %+v, exit %d", d, code)
 	}
 	w.env = slices.DeleteFunc(w.env, func(e string) bool { return strings.HasPrefix(e, "PAIDONCE_PROVIDERS_") })

@@ -296,12 +296,22 @@ func (r resolveCommand) giveUp(ctx context.Context, c *call, store ledger.Store,
 	return nil
 }
 
-// read is the content of a file; "-" is stdin.
+// read is the content of a file; "-" is stdin. What is larger than a ledger keeps is not read on.
 func (c *call) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(c.Stdin)
+	in := c.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
 	}
-	return os.ReadFile(name)
+	text, err := io.ReadAll(io.LimitReader(in, ledger.MaxBody+1))
+	if err == nil && len(text) > ledger.MaxBody {
+		err = fmt.Errorf("it is larger than the %d bytes that a ledger keeps", ledger.MaxBody)
+	}
+	return text, err
 }
 
 // openCalls are the attempts that nothing is known of.

@@ -59,6 +59,11 @@ func postgresSchema(url string) schema {
 	}
 }
 
+// roles is the SQL of the roles, with their rights on the tables of bundled handlers.
+func roles() string {
+	return fmt.Sprintf("%s\n-- table of job %s\n\n%s", postgres.Roles(), invoice.Name, invoice.Grants())
+}
+
 func sqliteSchema(path string) schema {
 	return schema{
 		up: func(ctx context.Context) error {
@@ -177,9 +182,16 @@ func printSteps(w io.Writer, doc statusDocument) error {
 
 // Run prints all the SQL, for those who may not let a program change their database: that
 // of the embedded ledger if it is configured, else that of Postgres.
-func (migratePrint) Run(c *call) error {
+func (m migratePrint) Run(c *call) error {
 	cfg, err := c.load((*config.Config).LedgerFault)
 	if err != nil {
+		return err
+	}
+	if m.Roles {
+		if _, file := cfg.LedgerFile(); file {
+			return usagef("PO650 a SQLite ledger (%s, %s) has no roles: whoever may read its file may read all; set ledger.url to postgres://…", cfg.Ledger.URL, cfg.Source("ledger.url"))
+		}
+		_, err = fmt.Fprint(c.Stdout, roles())
 		return err
 	}
 	sql, err := schemaOf(cfg).print()

@@ -241,7 +241,7 @@ func consumerConfig(cfg *config.Config) consumer.Config {
 		Handlers: registry(cfg), Version: version(), ConfigHash: cfg.Hash(),
 		Workers: k.Workers, Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(),
 		SettleWindow: ifSet(cfg, "consumer.settle_window", k.SettleWindow), Hold: ifSet(cfg, "consumer.hold", k.Hold),
-		MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy, Budgets: budgets(cfg),
+		MaxRun: k.MaxRun.Std(), MaxRuns: k.MaxRuns, AckBusy: k.AckBusy, Budgets: budgets(cfg), Scrub: cfg.Scrub,
 	}
 }
 

@@ -29,6 +29,8 @@ const (
 	checkTimeout = 2 * time.Second
 	tickEvery    = time.Second
 	tickLimit    = 10 * time.Second // without a tick the process hangs
+	maxProbe     = 16 << 10         // bytes of a request's header; a body is not read
+	maxScrapes   = 4                // of the metrics at a time; more are told to come again
 )
 
 // listen takes the addresses; serve answers on them.
@@ -38,9 +40,10 @@ func listen(w *worker) (*probes, error) {
 	for _, s := range []struct {
 		path, addr string
 		handler    http.Handler
+		patience   time.Duration // with who reads an answer; 0: as long as it takes
 	}{
-		{"http.listen", w.cfg.HTTP.Listen, p.handler()},
-		{"http.debug", w.cfg.HTTP.Debug, profiles()},
+		{"http.listen", w.cfg.HTTP.Listen, p.handler(), 30 * time.Second},
+		{"http.debug", w.cfg.HTTP.Debug, profiles(), 0}, // a profile takes as long as it is asked to
 	} {
 		if s.addr == "" {
 			continue
@@ -51,7 +54,8 @@ func listen(w *worker) (*probes, error) {
 			return nil, listenFault(w.cfg, s.path, s.addr, err)
 		}
 		w.log.Info("listening", "setting", s.path, "address", l.Addr().String())
-		p.servers[&http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}] = l
+		p.servers[&http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+			WriteTimeout: s.patience, IdleTimeout: time.Minute, MaxHeaderBytes: maxProbe}] = l
 	}
 	return p, nil
 }
@@ -93,7 +97,7 @@ func (p *probes) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
 	mux.HandleFunc("GET /readyz", p.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.w.registry, promhttp.HandlerOpts{Registry: p.w.registry}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.w.registry, promhttp.HandlerOpts{Registry: p.w.registry, MaxRequestsInFlight: maxScrapes}))
 	return mux
 }
 

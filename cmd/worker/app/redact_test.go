@@ -12,20 +12,20 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 )
 
-const planted = "planted@corp.example"
+const customer = "someone@corp.example"
 
 // TestRedact: what ticket.summary hides is in nothing that people see of a job, a dead letter or the log, and
 // stays in the ledger.
 func TestRedact(t *testing.T) {
 	w := newWorld(t)
-	w.models(modelserver.Options{Generate: func(modelserver.Request) string { return "Write to\n" + planted + "." }})
-	w.setAside(w.queue, letter("1", "x"), "PO406 as "+planted+" said")
+	w.models(modelserver.Options{Generate: func(modelserver.Request) string { return "Write to\n" + customer + "." }})
+	w.setAside(w.queue, letter("1", "x"), "PO406 as "+customer+" said")
 	bad := letter("2", "x")
-	bad.Body = []byte(planted)
+	bad.Body = []byte(customer)
 	w.setAside(w.queue, bad, "delivery_limit")
 	w.submitted()
 	const refusedKey = "acme:ticket.summary:9:v1:p7"
-	w.must(`{"tenant":"acme","ticket":"9","revision":1,"thread":"x","notify":{"email":"`+planted+` or so"}}`, "submit", "--job", "ticket.summary")
+	w.must(`{"tenant":"acme","ticket":"9","revision":1,"thread":"x","notify":{"email":"`+customer+` or so"}}`, "submit", "--job", "ticket.summary")
 	r := w.start()
 	w.until(ticketKey, "done")
 	w.until(refusedKey, "failed")
@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 		"dead letters in JSON": w.must("", "dlq", "list", "--json"),
 		"the log":              r.log.String(),
 	} {
-		if strings.Contains(shown, planted) || !strings.Contains(shown, "(address)") {
+		if strings.Contains(shown, customer) || !strings.Contains(shown, "(address)") {
 			t.Errorf("%s, redacted, is shown as\n%s", what, shown)
 		}
 	}
@@ -49,11 +49,11 @@ func TestRedact(t *testing.T) {
 	if got := w.must("", "jobs", "show", ticketKey, "--answer", "1"); !strings.Contains(got, `Write to\n(address)`) {
 		t.Errorf("the answer is shown as\n%s", got)
 	}
-	if got := w.must("", "jobs", "show", ticketKey); !strings.Contains(got, planted) {
+	if got := w.must("", "jobs", "show", ticketKey); !strings.Contains(got, customer) {
 		t.Errorf("the result is what the job is for, and is shown as\n%s", got)
 	}
 	j, err := w.ledger.Job(t.Context(), ledger.Key{Tenant: "acme", Text: refusedKey})
-	if err != nil || j.Error == nil || !strings.Contains(j.Error.Text, planted) {
+	if err != nil || j.Error == nil || !strings.Contains(j.Error.Text, customer) {
 		t.Errorf("the ledger has %+v, %v; want the error whole", j.Error, err)
 	}
 }

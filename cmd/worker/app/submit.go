@@ -94,11 +94,13 @@ type submission struct {
 func (s *submission) all(in io.Reader) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
+		line, size, err := readLine(lines)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(s.flush(), fmt.Errorf("PO507 reading line %d: %w", n, err))
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if size > len(line) {
+			s.tooLong(n, size)
+		} else if line = bytes.TrimSpace(line); len(line) > 0 {
 			if ferr := s.add(n, line); ferr != nil {
 				return ferr
 			}
@@ -116,10 +118,28 @@ func (s *submission) all(in io.Reader) error {
 	return nil
 }
 
+// readLine reads a line and returns its size. It keeps little more than maxLine of it: an input without line breaks must not fill
+// the memory.
+func readLine(in *bufio.Reader) (line []byte, size int, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if size += len(part); len(line) <= maxLine {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, size, err
+		}
+	}
+}
+
+func (s *submission) tooLong(n, size int) {
+	s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", size, maxLine))
+}
+
 // add checks one line and puts it into the batch.
 func (s *submission) add(n int, line []byte) error {
 	if len(line) > maxLine {
-		s.refuse(n, fmt.Errorf("it has %d bytes, at most %d are allowed", len(line), maxLine))
+		s.tooLong(n, len(line))
 		return nil
 	}
 	in, err := s.handler.Decode(line)

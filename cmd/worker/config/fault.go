@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Source says where a value was set.
@@ -43,7 +45,17 @@ func (f Fault) Error() string {
 	if f.Source != (Source{}) {
 		fmt.Fprintf(&b, " (%s)", f.Source)
 	}
-	return b.String() + ": " + f.Text
+	return printable(b.String() + ": " + f.Text)
+}
+
+// printable is a text in one line, without what a terminal would obey: names in a file may hold anything.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // Faults are all that is wrong, in the order of the configuration.

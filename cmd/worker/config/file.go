@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,6 +48,23 @@ func document(text []byte, name string) (ast.Node, *Fault) {
 		}
 	}
 	return root, nil
+}
+
+// maxFile is the size of the largest file that is read, in bytes.
+const maxFile = 1 << 20
+
+// readFile reads a file of the configuration, of which an unbounded one (a device, a log by mistake) is none.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it is larger than %d bytes", maxFile)
+	}
+	return text, err
 }
 
 // section reads a mapping: names are the settings and sections below path.

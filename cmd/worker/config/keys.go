@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"os"
 
 	"github.com/paidonce/paidonce/ledger/sealed"
 )
@@ -27,7 +26,7 @@ func (c *Config) LedgerKeys() (*sealed.Keys, error) {
 	fault := func(err error) error {
 		return Fault{Code: "PO040", Path: "ledger.encryption.file", Value: e.File, Source: c.Source("ledger.encryption.file"), Text: err.Error()}
 	}
-	text, err := os.ReadFile(e.File)
+	text, err := readFile(e.File)
 	if err != nil {
 		return nil, fault(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,7 +86,7 @@ func (l *loader) file() {
 	if name == "" {
 		name = DefaultFile
 	}
-	text, err := os.ReadFile(name)
+	text, err := readFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.File == "":
 		return

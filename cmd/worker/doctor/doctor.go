@@ -44,6 +44,7 @@ type Facts struct {
 	Ledger   Ledger
 	Broker   Broker
 	Unpriced []Unpriced
+	Links    []Link
 }
 
 // Windows are the settings that have to fit each other.
@@ -82,6 +83,9 @@ func Findings(f Facts) []Finding {
 	for _, u := range f.Unpriced {
 		all = append(all, u.finding())
 	}
+	for _, l := range f.Links {
+		all = append(all, l.finding()...)
+	}
 	return all
 }
 
@@ -105,6 +109,10 @@ func (l Ledger) Findings() (fs []Finding) {
 	}
 	if d.Replica {
 		say("PO532", Error, "set ledger.url to the primary", "the server is a replica and takes no writes")
+	}
+	if d.Owner {
+		say("PO654", Info, "run worker migrate print --roles as the owner, and give the worker a login with paidonce_worker",
+			"its login may drop and delete everything, which no worker needs")
 	}
 	if !d.Fsync {
 		say("PO533", Error, "set fsync = on", "fsync is off: a crash of the server forgets calls that were sent, and they are paid again")

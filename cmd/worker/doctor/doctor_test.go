@@ -56,6 +56,7 @@ func TestFindings(t *testing.T) {
 		"no schema":          {func(f *Facts) { f.Ledger.Schema = away }, []string{"PO531 error"}},
 		"replica":            {func(f *Facts) { f.Ledger.Server.Replica = true }, []string{"PO532 error"}},
 		"no fsync":           {func(f *Facts) { f.Ledger.Server.Fsync = false }, []string{"PO533 error"}},
+		"owner":              {func(f *Facts) { f.Ledger.Server.Owner = true }, []string{"PO654 info"}},
 		"asynchronous":       {func(f *Facts) { f.Ledger.Server.SynchronousCommit = "off" }, []string{"PO534 error"}},
 		"local, alone":       {func(f *Facts) { f.Ledger.Server.SynchronousCommit = "local" }, nil},
 		"local, replicated":  {func(f *Facts) { f.Ledger.Server.SynchronousCommit, f.Ledger.Server.Waits = "local", true }, []string{"PO534 warning"}},

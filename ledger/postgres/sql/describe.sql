@@ -5,4 +5,5 @@ select current_setting('server_version') as version,
        current_setting('fsync') = 'on' as fsync,
        pg_is_in_recovery() as replica,
        (select count(*) from pg_stat_replication)::int as standbys,
-       current_setting('synchronous_standby_names') <> '' as waits
+       current_setting('synchronous_standby_names') <> '' as waits,
+       coalesce((select pg_has_role(c.relowner, 'usage') from pg_class c where c.oid = to_regclass('paidonce.job')), false) as owner
