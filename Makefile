@@ -18,8 +18,9 @@ PARALLEL ?= $(shell echo $$(( $(P) > 3 ? 8 : 4 )))
 # A package that hangs is killed with its goroutines printed. Loose: two cores may be busy with other things.
 TIMEOUT ?= 20m
 # The race detector, but not in SQLite itself, which is C in the words of Go and four times as
-# slow with it. Its driver and all that calls it keep it.
-RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+# slow with it. Its driver and all that calls it keep it. Nor in the search of internal/protocol, which has one goroutine.
+RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false \
+	-gcflags=github.com/paidonce/paidonce/internal/protocol=-race=false
 # How long each fuzz test runs.
 FUZZTIME ?= 1m
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
@@ -52,6 +53,10 @@ bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of
 .PHONY: proof
 proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and reconcile side by side, and what each paid
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
+
+.PHONY: protocol
+protocol: ## the model of the state rules with one fault more, and every guard taken out of every scenario: an hour, 8 GB
+	$(GO) test -timeout 3h -v ./internal/protocol -deep
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (1m), e.g. make fuzz FUZZTIME=20s
