@@ -36,6 +36,7 @@ var budget = map[string]dependency{
 	slackgo:    {"BSD-2-Clause", "Slack's API and its errors; no retries unless asked for"},
 	gosmtp:     {"MIT", "a mail server for tests, with faults that a client library cannot make; in no program"},
 	gosasl:     {"MIT", "the logins of that server, by the same author"},
+	porcupine:  {"MIT", "decides whether a history is linearizable, fast and proven on others' stores; in no program"},
 	sqlite:     {"BSD-3-Clause", "SQLite in pure Go: the embedded ledger needs no cgo and no library of the system"},
 }
 

@@ -13,6 +13,7 @@ const (
 	kong       = "github.com/alecthomas/kong"
 	openai     = "github.com/openai/openai-go/v3"
 	pgx        = "github.com/jackc/pgx/v5"
+	porcupine  = "github.com/anishathalye/porcupine"
 	prometheus = "github.com/prometheus/client_golang"
 	smithy     = "github.com/aws/smithy-go"
 	sqlite     = "modernc.org/sqlite"
@@ -126,6 +127,8 @@ var rules = map[string]row{
 		why: "it breaks whole workers and looks at the database and the metrics from outside"},
 	"internal/e2e": {own: []string{"*"}, modules: []string{pgx}, tests: []string{anthropic},
 		why: "the proofs look at the processes from outside, and into the user's own table; the plain recipe calls by the SDK as its articles do"},
+	"internal/linear": {own: []string{"*"}, tests: []string{porcupine},
+		why: "it asks real ledgers, and leaves the judgement to a checker that knows none"},
 	"internal/...": {own: []string{"*"},
 		why: "test support is free within the module; a driver it needs goes into a row of its own"},
 }
