@@ -155,6 +155,13 @@ func (n *Node) Thaw() {
 	}
 }
 
+// Frozen reports whether it is.
+func (n *Node) Frozen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.freeze == nil
+}
+
 // Worker is its latest life in the ledger.
 func (n *Node) Worker() ledger.WorkerID {
 	n.mu.Lock()
