@@ -41,6 +41,8 @@ type World struct {
 	Config consumer.Config
 	// Real has the workers use the machine's network instead of Net.
 	Real bool
+	// Level is the lowest that the workers log.
+	Level slog.Level
 	// Watch is told of everything that a worker asks of the ledger about a job, and of the broker about a message, before it
 	// arrives and after it was done. It may freeze or kill the worker there. Before an ack it may say that the ack is lost: the worker
 	// is told that all is well. nil: nobody watches.
@@ -226,7 +228,7 @@ func (w *World) Start(name string, fate Fate) *Node {
 		cfg.Wire = &http.Transport{DialContext: n.dial, DialTLSContext: n.dial}
 	}
 	cfg.Source, cfg.Store = source{w.Queue.Source(), n, w.Watch}, store{w.Ledger, n, fate, w.Watch}
-	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), nil))
+	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: w.Level}))
 	c, err := consumer.New(cfg)
 	if err != nil {
 		w.Fatal(err)
@@ -234,7 +236,10 @@ func (w *World) Start(name string, fate Fate) *Node {
 	n.Consumer = c
 	var ctx context.Context
 	ctx, n.stop = context.WithCancel(context.WithValue(context.Background(), nodeKey{}, n))
-	go func() { n.done <- c.Run(ctx) }()
+	go func() {
+		n.done <- c.Run(ctx)
+		close(n.done)
+	}()
 	w.Cleanup(n.stop)
 	return n
 }

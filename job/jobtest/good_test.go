@@ -61,7 +61,9 @@ func post(ctx context.Context, c *http.Client, text string) (sorted, error) {
 // sortCall is a call as it should be.
 func sortCall() job.Call[ticket, sorted] {
 	return job.Call[ticket, sorted]{Name: "sort", Routes: []job.Route[ticket, sorted]{{Name: "only", Provider: "example", Model: "m", Timeout: time.Minute,
-		Do: func(ctx context.Context, a *job.Attempt, m ticket) (sorted, error) { return post(ctx, a.HTTP(), m.Text) }}}}
+		Do: func(ctx context.Context, a *job.Attempt, m ticket) (sorted, error) {
+			return post(ctx, a.HTTP(), m.Text)
+		}}}}
 }
 
 // mailStep is a step as it should be, with a mail server that is a fake.
@@ -148,7 +150,9 @@ func TestFaultsTogether(t *testing.T) {
 // A call that goes by Sent has no log that could be asked: its job stays unknown.
 func TestNoLog(t *testing.T) {
 	call := job.Call[ticket, sorted]{Name: "sort", Routes: []job.Route[ticket, sorted]{{Name: "only", Provider: "example", Timeout: time.Minute,
-		Do: func(ctx context.Context, a *job.Attempt, m ticket) (sorted, error) { return sorted{"billing"}, a.Sent(ctx) }}}}
+		Do: func(ctx context.Context, a *job.Attempt, m ticket) (sorted, error) {
+			return sorted{"billing"}, a.Sent(ctx)
+		}}}}
 	def := job.Def[ticket, sorted]{Name: "ticket.sort", Uses: job.Uses(call), Handle: call2(call)}
 	unknown := 0
 	CrashEverywhere(t, def, in, func(t testing.TB, e End[sorted]) {

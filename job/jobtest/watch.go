@@ -156,7 +156,9 @@ func (w *world) acking(n *mortal.Node, after bool) (lost bool) {
 func (w *world) pass(n *mortal.Node, p Point) {
 	w.passed[p]++
 	p.N = w.passed[Point{Op: p.Op, After: p.After, Job: p.Job, Call: p.Call}]
-	w.trail = append(w.trail, p)
+	if !w.rested {
+		w.trail = append(w.trail, p)
+	}
 	for _, f := range w.faults {
 		if f.done || f.at.Op == "" || !f.at.matches(p) {
 			continue

@@ -3,6 +3,7 @@ package jobtest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,11 +19,12 @@ import (
 // world is one run of the job and everybody that it meets.
 type world struct {
 	*mortal.World
-	c     *subject
-	when  string
-	over  bool // nothing counts any more
-	nodes []*mortal.Node
-	ended chan struct{}
+	c      *subject
+	when   string
+	over   bool // nothing counts any more
+	rested bool // the run itself is over: what comes is one more delivery, a day later
+	nodes  []*mortal.Node
+	ended  chan struct{}
 
 	mu       sync.Mutex
 	faults   []*armed
@@ -91,7 +93,7 @@ func (o *outcome) ended() string {
 		return "the message is dead-lettered: " + o.dead[0].Reason
 	case o.job.State == "":
 		return "there is no job"
-	case o.job.Error != nil:
+	case o.job.Error != nil && o.job.State != ledger.Done:
 		return fmt.Sprintf("it is %s: %s", o.job.State, o.job.Error.Text)
 	}
 	return "it is " + string(o.job.State)
@@ -126,7 +128,7 @@ func (c *subject) simulate(t *testing.T, faults []Fault) *outcome {
 }
 
 func (w *world) configure() {
-	w.Register, w.Watch = w.c.register, w.watch
+	w.Register, w.Watch, w.Level = w.c.register, w.watch, slog.LevelWarn
 	given := w.c.Options.Config
 	if given.Workers == 0 {
 		given.Workers = w.Config.Workers
@@ -206,11 +208,26 @@ func (w *world) drive() {
 		if asked {
 			return
 		}
-		time.Sleep(24 * time.Hour)
 		asked = true
+		w.rest(24 * time.Hour)
 		w.sameKey()
+		w.start()
 		w.send()
 	}
+}
+
+// rest ends the workers and lets time pass without any.
+func (w *world) rest(d time.Duration) {
+	for _, n := range w.nodes {
+		if !n.Frozen() { // the dead are dead
+			n.Stop()
+			n.Buried()
+		}
+	}
+	w.mu.Lock()
+	w.rested = true
+	w.mu.Unlock()
+	time.Sleep(d)
 }
 
 // pace is how long to wait for the next look.
