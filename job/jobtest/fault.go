@@ -52,6 +52,9 @@ func LoseLease(p Point) Fault { return Fault{kind: loseLease, at: p} }
 // DropAck loses the first ack: the worker believes that it was heard, and the message comes again.
 func DropAck() Fault { return Fault{kind: dropAck} }
 
+// SlowAnswer lets the provider take half of the time for its first answer that the call waits.
+func SlowAnswer() Fault { return Fault{kind: slowAnswer} }
+
 // LateAnswer lets the provider take longer for its first answer than the call waits.
 func LateAnswer() Fault { return Fault{kind: lateAnswer} }
 
@@ -89,14 +92,14 @@ func (f Fault) String() string {
 	case concurrent:
 		return fmt.Sprintf("%d workers receive it at once", f.n)
 	case slowAnswer:
-		return "the provider is slow"
+		return "the first answer is slow"
 	case submitAgain:
 		return "it is submitted again " + f.at.String()
 	}
 	return "nothing"
 }
 
-// expr is the fault in Go; "" for one that users do not make.
+// expr is the fault in Go.
 func (f Fault) expr() string {
 	at := f.at.expr
 	switch f.kind {
@@ -110,6 +113,8 @@ func (f Fault) expr() string {
 		return "jobtest.LoseLease(" + at() + ")"
 	case dropAck:
 		return "jobtest.DropAck()"
+	case slowAnswer:
+		return "jobtest.SlowAnswer()"
 	case lateAnswer:
 		return "jobtest.LateAnswer()"
 	case loseAnswer:

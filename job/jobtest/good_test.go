@@ -137,7 +137,11 @@ func TestFaults(t *testing.T) {
 		Restart(After(Send)), LoseLease(After(Claim)), LoseLease(After(Wire)), LoseLease(Before(Complete)), DropAck(), LateAnswer(), LoseAnswer(), Redeliver(1), Redeliver(5),
 		Concurrent(2), Concurrent(5), SubmitAgain(After(Send)), SubmitAgain(After(Ack)),
 	} {
-		t.Run(f.String(), func(t *testing.T) { want(t, Run(t, sorter(), in, withMail(model), f)) })
+		t.Run(f.String(), func(t *testing.T) {
+			e := Run(t, sorter(), in, withMail(model), f)
+			want(t, e)
+			t.Logf("XX runs %d fence %d held %v receives %d attempts %d", e.Runs, e.Job.Fence, e.Held, e.Job.Receives, len(e.Job.Attempts))
+		})
 	}
 }
 

@@ -59,17 +59,23 @@ type End[Out any] struct {
 // Run runs the job under faults, if there are any, and returns its end. What breaks a rule is an error of t.
 func Run[In job.Keyed, Out any](t *testing.T, def job.Def[In, Out], in In, opts ...Option) End[Out] {
 	t.Helper()
+	return runReporting(t, t, def, in, opts)
+}
+
+// runReporting reports to tb.
+func runReporting[In job.Keyed, Out any](t *testing.T, tb testing.TB, def job.Def[In, Out], in In, opts []Option) End[Out] {
+	t.Helper()
 	c := newSubject(t, def, in, opts)
-	base := c.clean(t)
-	o := base
+	o := c.clean(t)
 	var all findings
-	all.add(nil, base.problems)
-	if len(c.faults) > 0 {
+	if len(c.faults) == 0 {
+		all.add(nil, o.problems)
+	} else {
+		base := o
 		o = c.simulate(t, c.faults)
-		all = nil
 		all.add(c.faults, judge(base, o))
 	}
-	all.report(t, c.name)
+	all.report(tb, c.name)
 	return endOf[Out](t, o)
 }
 

@@ -149,11 +149,12 @@ const inputFix = "the input of the call differs from run to run (a clock, a rand
 func (j *judgement) payments() {
 	base := j.base.calls()
 	for name, lines := range j.o.calls() {
-		refs := map[ledger.CallRef]int{}
+		refs := map[ask]int{}
 		most := 0
 		for _, l := range lines {
-			refs[l.gate.Call]++
-			most = max(most, refs[l.gate.Call])
+			ref := ask{key: l.gate.key, call: l.gate.Call}
+			refs[ref]++
+			most = max(most, refs[ref])
 		}
 		g, allowed := lines[0].gate, j.o.allowed(lines[0].gate.job)
 		switch {

@@ -75,6 +75,7 @@ func (c *subject) paths(base *outcome) []path {
 	return paths
 }
 
+// slow is SlowAnswer where there is an answer to wait for.
 func slow() Fault { return Fault{kind: slowAnswer, may: true} }
 
 // overWire reports whether a call or step went over HTTP.

@@ -109,12 +109,7 @@ func TestKeyOfClock(t *testing.T) {
 		Handle: func(ctx context.Context, j *job.Run, m clocked) (sorted, error) { return call.Run(ctx, j, m.ticket) }}
 	r := &recorder{TB: t}
 	crashEverywhere(t, r, def, clocked{in}, nil, []Option{model})
-	found := strings.Join(r.said, "\n")
-	for _, want := range []string{"the key of the same message was acme:ticket.sort:48213:2000-01-01 and is acme:ticket.sort:48213:2000-01-02", "JobKey may depend on the message alone"} {
-		if !strings.Contains(found, want) {
-			t.Errorf("no report has %q:\n%s", want, found)
-		}
-	}
+	r.only(t, "one message became 2 jobs: acme:ticket.sort:48213:2000-01-01, acme:ticket.sort:48213:2000-01-02", "JobKey may depend on the message alone")
 }
 
 // A job that does not end without faults is told of, and not judged under them.
@@ -142,8 +137,9 @@ func TestLoopAroundTheCall(t *testing.T) {
 		}
 		return out, err
 	}, call)
-	seven(t, def, model).only(t, "one run asked for call sort 3 times, though it had ended without an answer", "when:  the first answer comes after the call's timeout",
-		"fix:   the handler retries by a loop of its own", "again: jobtest.Run(t, def, in, jobtest.LateAnswer()")
+	seven(t, def, model).only(t, "one run asked for call sort 3 times, though it had ended without an answer",
+		"when:  the first answer is slow, and the worker is stopped in order after the send gate of call sort, before the request goes out",
+		"fix:   the handler retries by a loop of its own", `again: jobtest.Run(t, def, in, jobtest.SlowAnswer(), jobtest.Restart(jobtest.After(jobtest.Send).Of("sort")`)
 }
 
 // A handler that goes on with a default has its result refused, and is told so.
@@ -156,7 +152,10 @@ func TestSwallowedUnknown(t *testing.T) {
 		}
 		return out, nil
 	}, call)
-	seven(t, def, model).only(t, "the handler returned a result, and swallowed: PO310", "when:  the first answer comes after the call's timeout", "fix:   return the error of Call.Run", "jobtest.LateAnswer()")
+	seven(t, def, model).only(t, "the handler returned a result, and swallowed: PO310", "fix:   return the error of Call.Run", "again: jobtest.Run(t, def, in, jobtest.SlowAnswer(), jobtest.Restart(")
+	r := &recorder{TB: t}
+	runReporting(t, r, def, in, []Option{model, LateAnswer()})
+	r.only(t, "the handler returned a result, and swallowed: PO310", "when:  the first answer comes after the call's timeout", "again: jobtest.Run(t, def, in, jobtest.LateAnswer()")
 }
 
 // A clock in the input of a call that is memoised by it makes another call of it in the next run.
@@ -195,18 +194,13 @@ func TestCallLeftOut(t *testing.T) {
 		done = out.Topic
 		return out, err
 	}, call)
-	everywhere(t, def, model).only(t, "an answer of call sort was paid for and thrown away", "when:  the worker dies after the outcome of call sort is settled, before the handler hears of it", "did not ask for a call that an earlier one had paid for")
+	everywhere(t, def, model).only(t, "an answer of call sort was paid for and thrown away", "when:  the worker dies after the handler of ticket.sort returned, before the commit", "did not ask for a call that an earlier one had paid for")
 }
 
 // A fault that does not come to pass proves nothing.
 func TestNoSuchPoint(t *testing.T) {
-	c := newSubject(t, sorter(), in, []Option{withMail(model)})
-	base := c.clean(t)
-	faults := []Fault{CrashAt(Before(Release))}
-	var all findings
-	all.add(faults, judge(base, c.simulate(t, faults)))
 	r := &recorder{TB: t}
-	all.report(r, c.name)
+	runReporting(t, r, sorter(), in, []Option{withMail(model), CrashAt(Before(Release))})
 	r.only(t, "it did not happen", "when:  the worker dies before the job is given back")
 }
 
