@@ -20,12 +20,12 @@ var (
 // enter waits for its turn, and has http.DefaultTransport lead into the run that follows. It refuses parallel tests, whose
 // neighbours would be led there too.
 func enter(t *testing.T) (leave func()) {
-	t.Setenv("PAIDONCE_JOBTEST", "1") // panics in a parallel test
+	t.Setenv("JOBTEST_RUNS", "1") // panics in a parallel test
 	one.Lock()
-	real := http.DefaultTransport
+	before := http.DefaultTransport
 	http.DefaultTransport = &http.Transport{DialContext: dialFree, DialTLSContext: dialFree, DisableKeepAlives: true}
 	return func() {
-		http.DefaultTransport = real
+		http.DefaultTransport = before
 		one.Unlock()
 	}
 }
