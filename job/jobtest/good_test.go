@@ -178,3 +178,27 @@ func TestNoLog(t *testing.T) {
 func call2(c job.Call[ticket, sorted]) func(context.Context, *job.Run, ticket) (sorted, error) {
 	return func(ctx context.Context, j *job.Run, m ticket) (sorted, error) { return c.Run(ctx, j, m) }
 }
+
+// What a job publishes goes to the jobs under test, and else nowhere.
+func TestPublish(t *testing.T) {
+	call := sortCall()
+	def := job.Def[ticket, sorted]{Name: "ticket.sort", Uses: job.Uses(call), Handle: func(ctx context.Context, j *job.Run, m ticket) (sorted, error) {
+		out, err := call.Run(ctx, j, m)
+		if err != nil {
+			return out, err
+		}
+		if err := j.Publish("elsewhere", mail{m.Tenant, m.ID, out.Topic}); err != nil {
+			return out, err
+		}
+		return out, j.Publish("here", mail{m.Tenant, m.ID, out.Topic})
+	}}
+	opt := model
+	opt.Steps = func(reg *job.Registry) {
+		job.Register(reg, job.Def[mail, bool]{Name: "here", Handle: func(context.Context, *job.Run, mail) (bool, error) { return true, nil }})
+	}
+	CrashEverywhere(t, def, in, func(t testing.TB, e End[sorted]) {
+		if e.State != ledger.Done || len(e.Steps) != 1 || e.Steps["acme:mail:48213"] != ledger.Done {
+			t.Errorf("%s: %s, %v", e.When, e.State, e.Steps)
+		}
+	}, opt)
+}

@@ -23,7 +23,8 @@ type Options struct {
 	Latency time.Duration
 	// Free says that a request costs nothing and has no effect, so that it may be made anywhere and any number of times. nil: GET and HEAD.
 	Free func(r *http.Request) bool
-	// Steps registers the steps that the job asks for, with job.RegisterStep. It is called for each worker. nil: it has none.
+	// Steps registers the steps that the job asks for, with job.RegisterStep, and jobs that it publishes messages to, with job.Register: other
+	// messages go nowhere. It is called for each worker. nil: it has none.
 	Steps func(reg *job.Registry)
 	// Config is that of the workers; what it must have, such as a source, a store and a name, it gets. The zero value has
 	// four slots, a lease of 30 s, and the consumer's defaults.
@@ -97,7 +98,11 @@ func crashEverywhere[In job.Keyed, Out any](t *testing.T, tb testing.TB, def job
 	if check != nil && base.job.State != "" {
 		check(tb, endOf[Out](t, base))
 	}
-	for _, p := range base.trail {
+	trail := base.trail
+	if len(c.faults) > 0 {
+		trail = c.simulate(t, c.faults).trail
+	}
+	for _, p := range trail {
 		t.Run(p.String(), func(t *testing.T) {
 			faults := append([]Fault{CrashAt(p)}, c.faults...)
 			o := c.simulate(t, faults)
@@ -131,13 +136,8 @@ func newSubject[In job.Keyed, Out any](t testing.TB, def job.Def[In, Out], in In
 	if c.body, err = json.Marshal(in); err != nil {
 		t.Fatalf("jobtest: the message of %s cannot be encoded: %v", def.Name, err)
 	}
-	handle := def.Handle
-	def.Handle = func(ctx context.Context, j *job.Run, in In) (Out, error) {
-		out, err := handle(ctx, j, in)
-		if sticky := j.Sticky(); err == nil && sticky != nil {
-			swallowed(sticky)
-		}
-		return out, err
+	if handle := def.Handle; handle != nil {
+		def.Handle = watched(handle)
 	}
 	c.register = func(reg *job.Registry) {
 		job.Register(reg, def)
@@ -149,6 +149,17 @@ func newSubject[In job.Keyed, Out any](t testing.TB, def job.Def[In, Out], in In
 	c.register(reg)
 	c.handler, _ = reg.Lookup(def.Name)
 	return c
+}
+
+// watched is a handler whose results are compared with what its run may do.
+func watched[In job.Keyed, Out any](handle func(context.Context, *job.Run, In) (Out, error)) func(context.Context, *job.Run, In) (Out, error) {
+	return func(ctx context.Context, j *job.Run, in In) (Out, error) {
+		out, err := handle(ctx, j, in)
+		if sticky := j.Sticky(); err == nil && sticky != nil {
+			swallowed(sticky)
+		}
+		return out, err
+	}
 }
 
 // clean runs the job as it is. A job that ends otherwise than done then cannot be judged under faults.

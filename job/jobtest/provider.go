@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,8 @@ func (w *world) serve() (stop func()) {
 		h, stopModels = w.models()
 	}
 	s := &http.Server{
-		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.answer(rw, r, h) }),
+		ErrorLog: log.New(w.Output(), "provider: ", 0),
+		Handler:  http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.answer(rw, r, h) }),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
