@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/agent"
+	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/mortal"
+	"github.com/paidonce/paidonce/job/jobtest"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -95,4 +98,17 @@ func dieAt(r *rig, at int, after bool) (held, again int) {
 		r.Errorf("%d uses, %d of them made again: %v", len(used), again, used)
 	}
 	return held, again
+}
+
+// The same by the kit that is for everybody's handlers: a turn that asks for both tools, and one that answers.
+func TestDeathEverywhere(t *testing.T) {
+	def := agent.New(provider.Settings{OpenAI: provider.Account{APIKey: "k"}}, agent.Options{})
+	in := agent.Task{Tenant: "acme", Task: "1077", Goal: "Work."}
+	opt := jobtest.Options{Answer: "Done."}
+	jobtest.CrashEverywhere(t, def, in, func(t testing.TB, end jobtest.End[agent.Answer]) {
+		if end.State != ledger.Done || end.Result.Answer != "Done." || end.Sends["turn"] != 2 {
+			t.Errorf("%s: %s with %+v, sent %v (%s)", end.When, end.State, end.Result, end.Sends, end.Error)
+		}
+	}, opt)
+	jobtest.SevenPaths(t, def, in, opt)
 }

@@ -98,7 +98,10 @@ func (w *world) act() {
 		case f.kind == pause && f.node != nil && f.wait > 0 && time.Since(f.since) >= f.wait:
 			wake = append(wake, f.node)
 			f.node = nil
-		case f.kind == redeliver && w.passed[Point{Op: Claim, After: true, Job: w.c.name}] > 0 && f.n > 0:
+		case f.kind == loseLease && f.node != nil && time.Since(f.since) >= 2*time.Minute:
+			wake = append(wake, f.node)
+			f.node = nil
+		case f.kind == redeliver && f.done && f.n > 0:
 			w.redeliver(f)
 		}
 	}
@@ -116,7 +119,6 @@ func (w *world) act() {
 
 // redeliver has the broker take the message back, or send it again where it is gone.
 func (w *world) redeliver(f *armed) {
-	f.done = true
 	f.n--
 	if len(w.nodes) == 1 {
 		w.fresh = 1

@@ -46,7 +46,8 @@ func (f Fault) Resume(d time.Duration) Fault { f.wait = d; return f }
 // Restart stops the worker in order at the point, as SIGTERM would, and starts a fresh one beside it.
 func Restart(p Point) Fault { return Fault{kind: restart, at: p} }
 
-// LoseLease takes the lease from the worker at the point, and the message, and gives them to a fresh one; the worker itself goes on and does not know.
+// LoseLease takes the lease from the worker at the point, and the message. A fresh one is given both; as soon as it has them the worker goes on, beside it, and does not
+// know. Where the fresh one never asks, since the job is over, it goes on after two minutes.
 func LoseLease(p Point) Fault { return Fault{kind: loseLease, at: p} }
 
 // DropAck loses the first ack: the worker believes that it was heard, and the message comes again.
@@ -61,8 +62,8 @@ func LateAnswer() Fault { return Fault{kind: lateAnswer} }
 // LoseAnswer cuts the connection after the provider has made its first answer, and before it is sent.
 func LoseAnswer() Fault { return Fault{kind: loseAnswer} }
 
-// Redeliver hands the message out n more times, to two workers: while the job runs, and after it where there is no time left.
-func Redeliver(n int) Fault { return Fault{kind: redeliver, n: n} }
+// Redeliver hands the message out n more times, to two workers: when the job was claimed, every two seconds while it runs, and after it where there is no time left.
+func Redeliver(n int) Fault { return Fault{kind: redeliver, at: After(Claim), n: n} }
 
 // Concurrent submits the message n times at once, to n workers.
 func Concurrent(n int) Fault { return Fault{kind: concurrent, n: n} }

@@ -140,7 +140,7 @@ func TestFaults(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			e := Run(t, sorter(), in, withMail(model), f)
 			want(t, e)
-			t.Logf("XX runs %d fence %d held %v receives %d attempts %d", e.Runs, e.Job.Fence, e.Held, e.Job.Receives, len(e.Job.Attempts))
+			t.Logf("XX runs %d held %v deliveries %d attempts %d", e.Runs, e.Held, e.Deliveries, len(e.Job.Attempts))
 		})
 	}
 }

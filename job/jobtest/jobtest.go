@@ -49,6 +49,8 @@ type End[Out any] struct {
 	Error  string       // of one that failed
 	Runs   int          // that counted
 	Held   bool         // its outcome was unknown until somebody found out
+	// Deliveries counts the hand-outs of messages: two of a run to which nothing happens, since the message is submitted once more a day later.
+	Deliveries int
 	// Sends counts the requests and effects that went out, by the call's name, or the step's.
 	Sends map[string]int
 	Spend ledger.Nano             // that is known of the job
@@ -180,7 +182,7 @@ func (c *subject) clean(t *testing.T) *outcome {
 // endOf gives the outcome its type.
 func endOf[Out any](t testing.TB, o *outcome) End[Out] {
 	t.Helper()
-	e := End[Out]{When: o.when, State: o.job.State, Runs: o.job.Runs, Held: o.held, Sends: o.sends, Steps: o.steps, Did: o.did, Job: o.job}
+	e := End[Out]{When: o.when, State: o.job.State, Runs: o.job.Runs, Held: o.held, Deliveries: o.handed, Sends: o.sends, Steps: o.steps, Did: o.did, Job: o.job}
 	if o.job.Cost != nil {
 		e.Spend = *o.job.Cost
 	}

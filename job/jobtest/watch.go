@@ -160,6 +160,10 @@ func (w *world) pass(n *mortal.Node, p Point) {
 		w.trail = append(w.trail, p)
 	}
 	for _, f := range w.faults {
+		if f.kind == loseLease && f.node != nil && f.node != n && p.Op == Claim && p.After {
+			f.node.Thaw()
+			f.node = nil
+		}
 		if f.done || f.at.Op == "" || !f.at.matches(p) {
 			continue
 		}
@@ -187,7 +191,11 @@ func (w *world) strike(f *armed, n *mortal.Node) {
 		w.fresh++
 	case loseLease:
 		w.takeAway(n)
+		n.Freeze()
+		f.node, f.since = n, time.Now()
 		w.fresh++
+	case redeliver:
+		w.redeliver(f)
 	case submitAgain:
 		w.again++
 	}

@@ -83,6 +83,7 @@ type outcome struct {
 	dead     []broker.DeadLetter
 	depth    memory.Depth
 	held     bool
+	handed   int
 	trail    []Point
 	problems []problem
 }
@@ -208,7 +209,7 @@ func (w *world) outcome() *outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := &outcome{when: w.when, rows: rows, sends: map[string]int{}, steps: map[string]ledger.State{}, did: w.did, lines: w.lines,
-		dead: w.Queue.DeadLetters(), depth: w.Queue.Depth(), held: w.held, trail: w.trail, problems: w.problems}
+		dead: w.Queue.DeadLetters(), depth: w.Queue.Depth(), held: w.held, handed: len(w.hand), trail: w.trail, problems: w.problems}
 	for _, j := range rows {
 		main := j.Action == w.c.name
 		if main && o.job.State == "" {
