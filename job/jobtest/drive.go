@@ -117,17 +117,18 @@ func (w *world) act() {
 	}
 }
 
-// redeliver has the broker take the message back, or send it again where it is gone.
+// redeliver has the broker take the message back, or sends it again where it is gone. While its next hand-out waits there is nothing to do.
 func (w *world) redeliver(f *armed) {
-	f.n--
-	if len(w.nodes) == 1 {
-		w.fresh = 1
-	}
-	if len(w.hand) > 0 && w.Queue.Lapse(w.hand[len(w.hand)-1]) == nil {
+	switch {
+	case len(w.hand) > 0 && w.Queue.Lapse(w.hand[len(w.hand)-1]) == nil:
+	case w.Queue.Depth() == (memory.Depth{}):
+		w.again++
+	default:
 		return
 	}
-	if w.Queue.Depth() == (memory.Depth{}) {
-		w.again++
+	f.n--
+	if len(w.nodes) == 1 && w.fresh == 0 {
+		w.fresh = 1
 	}
 }
 

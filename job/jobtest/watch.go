@@ -190,8 +190,8 @@ func (w *world) strike(f *armed, n *mortal.Node) {
 		n.Stop()
 		w.fresh++
 	case loseLease:
+		n.Freeze() // so that it does not receive what is taken from it
 		w.takeAway(n)
-		n.Freeze()
 		f.node, f.since = n, time.Now()
 		w.fresh++
 	case redeliver:
