@@ -51,7 +51,6 @@ func (w *world) drive() {
 		}
 		asked = true
 		w.rest(24 * time.Hour)
-		w.sameKey()
 		w.start()
 		w.send()
 	}
@@ -98,6 +97,10 @@ func (w *world) act() {
 		case f.kind == pause && f.node != nil && f.wait > 0 && time.Since(f.since) >= f.wait:
 			wake = append(wake, f.node)
 			f.node = nil
+		case f.kind == loseLease && f.node != nil && !f.taken:
+			f.taken = true
+			w.takeAway(f.node)
+			fresh++
 		case f.kind == loseLease && f.node != nil && time.Since(f.since) >= 2*time.Minute:
 			wake = append(wake, f.node)
 			f.node = nil

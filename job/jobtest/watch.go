@@ -190,10 +190,8 @@ func (w *world) strike(f *armed, n *mortal.Node) {
 		n.Stop()
 		w.fresh++
 	case loseLease:
-		n.Freeze() // so that it does not receive what is taken from it
-		w.takeAway(n)
+		n.Freeze() // until act has taken lease and message from it, and somebody else has them
 		f.node, f.since = n, time.Now()
-		w.fresh++
 	case redeliver:
 		w.redeliver(f)
 	case submitAgain:

@@ -51,6 +51,7 @@ type armed struct {
 	done  bool
 	node  *mortal.Node // that it froze
 	since time.Time
+	taken bool // lease and message were taken from it
 }
 
 // gate is an attempt on record as sent.
@@ -240,15 +241,7 @@ func callName(job, call string) string {
 	return call
 }
 
-// sameKey wants the key that the message had at first.
-func (w *world) sameKey() {
-	in, err := w.c.handler.Decode(w.c.body)
-	if err != nil || in.Key.String() == w.c.key.String() {
-		return // what does not decode is dead-lettered, which is told
-	}
-	w.note(problem{kind: "key", what: fmt.Sprintf("the key of the same message was %s and is %s", w.c.key, in.Key), fix: keyFix})
-}
-
+// keyFix is what is wrong with keys that change.
 const keyFix = "JobKey may depend on the message alone: no clock, no random id, no state of the process"
 
 func (w *world) note(p problem) {
