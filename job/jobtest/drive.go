@@ -38,7 +38,7 @@ func (w *world) drive() {
 		case time.Since(unknown) > w.patience():
 			w.noteHeld()
 			unknown = time.Time{}
-			if !w.findOut() && !open { // nobody ever will
+			if !w.findOut() && !open && !w.busy() { // nobody ever will
 				return
 			}
 			continue

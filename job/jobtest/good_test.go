@@ -199,6 +199,12 @@ func TestNoLog(t *testing.T) {
 		t.Errorf("%d runs ended as unknown, want those that died after the gate and before the outcome was settled", unknown)
 	}
 	SevenPaths(t, def, in)
+	if e := Run(t, def, in, Pause(After(Send))); e.State != ledger.Unknown || !e.Held {
+		t.Errorf("a zombie that wakes after the send window: %s, held %t", e.State, e.Held)
+	}
+	if e := Run(t, def, in, Pause(Before(Settle))); e.State != ledger.Done || e.Sends["sort"] != 1 {
+		t.Errorf("a zombie that wakes with an answer: %s, sent %v", e.State, e.Sends)
+	}
 }
 
 // call2 is a handler that makes the call and nothing else.

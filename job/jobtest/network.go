@@ -25,6 +25,7 @@ func enter(t *testing.T) (leave func()) {
 	before := http.DefaultTransport
 	http.DefaultTransport = &http.Transport{DialContext: dialFree, DialTLSContext: dialFree, DisableKeepAlives: true}
 	return func() {
+		current.Store(nil)
 		http.DefaultTransport = before
 		one.Unlock()
 	}

@@ -25,7 +25,7 @@ type Point struct {
 	After bool   // after it, and before the worker hears that it is done; false: before it
 	Job   string // of the job or step of that name; "": of any
 	Call  string // of the call of that name; for a request outside of calls its method and URL; "": of any
-	N     int    // the how manieth time, from 1; 0: the first
+	N     int    // which of several, from 1; 0: the first
 }
 
 // Before is the point before the first op of that kind.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,7 +126,6 @@ func (c *subject) simulate(t *testing.T, faults []Fault) *outcome {
 		w.drive()
 		o = w.outcome()
 		w.stop()
-		current.Store(nil)
 		closeServer()
 	})
 	return o
@@ -165,7 +166,10 @@ func (o outbox) Publish(ctx context.Context, ms ...broker.Message) error {
 
 // start starts one more worker.
 func (w *world) start() {
-	w.nodes = append(w.nodes, w.Start(fmt.Sprintf("worker-%d", len(w.nodes)+1), nil))
+	n := w.Start(fmt.Sprintf("worker-%d", len(w.nodes)+1), nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes = append(w.nodes, n)
 }
 
 // stop ends all workers: those that are alive in order, after the dead.
@@ -209,8 +213,8 @@ func (w *world) outcome() *outcome {
 	rows := w.rows()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := &outcome{when: w.when, rows: rows, sends: map[string]int{}, steps: map[string]ledger.State{}, did: w.did, lines: w.lines,
-		dead: w.Queue.DeadLetters(), depth: w.Queue.Depth(), held: w.held, handed: len(w.hand), trail: w.trail, problems: w.problems}
+	o := &outcome{when: w.when, rows: rows, sends: map[string]int{}, steps: map[string]ledger.State{}, did: maps.Clone(w.did), lines: slices.Clone(w.lines),
+		dead: w.Queue.DeadLetters(), depth: w.Queue.Depth(), held: w.held, handed: len(w.hand), trail: slices.Clone(w.trail), problems: slices.Clone(w.problems)}
 	for _, j := range rows {
 		main := j.Action == w.c.name
 		if main && o.job.State == "" {
