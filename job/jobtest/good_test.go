@@ -199,8 +199,8 @@ func TestNoLog(t *testing.T) {
 		t.Errorf("%d runs ended as unknown, want those that died after the gate and before the outcome was settled", unknown)
 	}
 	SevenPaths(t, def, in)
-	if e := Run(t, def, in, Pause(After(Send))); e.State != ledger.Unknown || !e.Held {
-		t.Errorf("a zombie that wakes after the send window: %s, held %t", e.State, e.Held)
+	if e := Run(t, def, in, Pause(After(Send))); e.State != ledger.Done || !e.Held || e.Sends["sort"] != 1 || len(e.Job.Attempts) != 2 {
+		t.Errorf("a zombie that wakes after the send window: %s, held %t, sent %v", e.State, e.Held, e.Sends)
 	}
 	if e := Run(t, def, in, Pause(Before(Settle))); e.State != ledger.Done || e.Sends["sort"] != 1 {
 		t.Errorf("a zombie that wakes with an answer: %s, sent %v", e.State, e.Sends)
