@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,9 +93,7 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request, provider http.Ha
 		panic(http.ErrAbortHandler) // the server cuts the connection
 	}
 	w.answering(c, l)
-	for k, v := range l.header {
-		rw.Header()[k] = v
-	}
+	maps.Copy(rw.Header(), l.header)
 	rw.WriteHeader(l.status)
 	_, _ = rw.Write(l.body) // an error means that the client is gone
 }
