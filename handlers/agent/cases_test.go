@@ -26,7 +26,7 @@ func TestLostAnswerInTheMiddle(t *testing.T) {
 			bubble(t, twoByThree, func(r *rig) {
 				r.models.Script("the task", modelserver.Fault{}, modelserver.Fault{Kind: modelserver.Close})
 				r.send()
-				n := r.start("a", nil)
+				n := r.Start("a", nil)
 				time.Sleep(48 * time.Hour)
 				r.want(ledger.Unknown, map[string]int{"turn received": 1, "tool received": 2, "turn sent": 1}, 2)
 				if !happened {
@@ -34,7 +34,7 @@ func TestLostAnswerInTheMiddle(t *testing.T) {
 				}
 				r.resolve(twoByThree)
 				time.Sleep(time.Hour)
-				r.end(n)
+				r.End(n)
 				if happened {
 					r.want(ledger.Done, whole, 4)
 					return
@@ -77,19 +77,19 @@ func TestPaidTool(t *testing.T) {
 			}}}}
 		r.opt.Tools = append(r.opt.Tools, agent.Tool{Name: "buy", Call: &call, Schema: json.RawMessage(`{"type":"object"}`)})
 		r.send()
-		n := r.start("a", nil)
+		n := r.Start("a", nil)
 		time.Sleep(24 * time.Hour)
 		j := r.want(ledger.Unknown, map[string]int{"turn received": 1, "tool received": 1, "buy sent": 1}, 1)
 		for _, a := range j.Attempts {
 			e := ledger.Evidence{State: ledger.Received, By: ledger.ByPerson, Who: "ann", Reason: "on the receipt", Response: &ledger.Response{Codec: "json", Body: []byte(`"bought a map"`)}}
 			if a.State == ledger.Sent {
-				if _, err := r.led.Settle(t.Context(), ledger.AttemptID{Tenant: "acme", Job: j.ID, ID: a.ID}, e); err != nil {
+				if _, err := r.Ledger.Settle(t.Context(), ledger.AttemptID{Tenant: "acme", Job: j.ID, ID: a.ID}, e); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		time.Sleep(time.Hour)
-		r.end(n)
+		r.End(n)
 		r.want(ledger.Done, map[string]int{"turn received": 3, "tool received": 1, "buy received": 2}, 3)
 		if bought != 2 {
 			t.Errorf("%d purchases, want one for each thing", bought)
@@ -101,15 +101,15 @@ func TestPaidTool(t *testing.T) {
 func TestDeathInAFreeTool(t *testing.T) {
 	bubble(t, twoByThree, func(r *rig) {
 		r.send()
-		a := r.start("a", nil)
+		a := r.Start("a", nil)
 		time.Sleep(5 * time.Second) // turn, tools, turn; slow takes five seconds from here
 		if used := r.uses(); used[`slow{"n":1}`] != 1 || used[`slow{"n":2}`] != 0 {
 			t.Fatalf("used so far: %v", used)
 		}
-		a.kill()
-		b := r.start("b", nil)
+		a.Kill()
+		b := r.Start("b", nil)
 		time.Sleep(2 * time.Minute) // a lease, and no settle window
-		r.end(b)
+		r.End(b)
 		r.want(ledger.Done, whole, 4)
 		if want := map[string]int{`slow{"n":1}`: 2, `fast{"n":1}`: 1, `slow{"n":2}`: 1, `fast{"n":2}`: 1}; !maps.Equal(r.uses(), want) {
 			t.Errorf("used %v, want %v", r.uses(), want)
@@ -140,9 +140,9 @@ func TestToolThatFails(t *testing.T) {
 					return "it works", nil
 				}})
 				r.send()
-				w := r.start("a", nil)
+				w := r.Start("a", nil)
 				time.Sleep(time.Hour)
-				r.end(w)
+				r.End(w)
 				want := map[string]int{"turn received": 2, "tool received": 2}
 				if c.state == ledger.Failed {
 					want = map[string]int{"turn received": 1, "tool received": 1}
@@ -164,17 +164,17 @@ func TestToolThatFails(t *testing.T) {
 func TestCodeChangesMeanwhile(t *testing.T) {
 	bubble(t, twoByThree, func(r *rig) {
 		r.send()
-		a := r.start("a", nil)
+		a := r.Start("a", nil)
 		time.Sleep(10500 * time.Millisecond) // in the tools of the third turn
-		a.kill()
+		a.Kill()
 		r.opt.Tools = []agent.Tool{
 			{Name: "brand_new", Func: func(context.Context, agent.Use) (string, error) { return "new", nil }},
 			{Name: "calculate", Func: func(context.Context, agent.Use) (string, error) { return "another number", nil }},
 			r.counted("fast", time.Minute/10), r.counted("slow", time.Second),
 		}
-		b := r.start("b", nil)
+		b := r.Start("b", nil)
 		time.Sleep(time.Hour)
-		r.end(b)
+		r.End(b)
 		r.want(ledger.Done, whole, 4)
 	})
 }
@@ -185,19 +185,19 @@ func TestRetryOfAFailedTask(t *testing.T) {
 	bubble(t, twoByThree, func(r *rig) {
 		r.opt.MaxTurns = 2
 		r.send()
-		a := r.start("a", nil)
+		a := r.Start("a", nil)
 		time.Sleep(time.Hour)
-		r.end(a)
+		r.End(a)
 		if j := r.want(ledger.Failed, map[string]int{"turn received": 2, "tool received": 2}, 2); j.Error == nil || j.Error.Class != "permanent" {
 			t.Errorf("the error is %v", j.Error)
 		}
 		r.opt.MaxTurns = 0
-		if _, err := r.led.Reopen(t.Context(), ledger.Reopening{Key: r.job().Key, Reason: "a higher limit", Who: "ann"}); err != nil {
+		if _, err := r.Ledger.Reopen(t.Context(), ledger.Reopening{Key: r.job().Key, Reason: "a higher limit", Who: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		b := r.start("b", nil)
+		b := r.Start("b", nil)
 		time.Sleep(time.Hour)
-		r.end(b)
+		r.End(b)
 		r.want(ledger.Done, whole, 4)
 	})
 }
@@ -207,13 +207,13 @@ func TestRetryOfAFailedTask(t *testing.T) {
 func TestLongTurns(t *testing.T) {
 	bubble(t, twoByThree, func(r *rig) {
 		r.set.Routes[0].Timeout = 30 * time.Minute
-		r.cfg.MaxRun = 5 * time.Hour
+		r.Config.MaxRun = 5 * time.Hour
 		r.models.Script("the task", modelserver.Fault{After: 20 * time.Minute, Times: 4})
 		r.send()
-		a, b := r.start("a", nil), r.start("b", nil)
+		a, b := r.Start("a", nil), r.Start("b", nil)
 		time.Sleep(3 * time.Hour)
-		r.end(a)
-		r.end(b)
+		r.End(a)
+		r.End(b)
 		if j := r.want(ledger.Done, whole, 4); j.Runs != 1 || j.Fence != 1 {
 			t.Errorf("%d runs, fence %d", j.Runs, j.Fence)
 		}
@@ -245,9 +245,9 @@ func TestManyToolsAtOnce(t *testing.T) {
 			return fmt.Sprint("number ", in.N), nil
 		}}}
 		r.send()
-		n := r.start("a", nil)
+		n := r.Start("a", nil)
 		time.Sleep(time.Hour)
-		r.end(n)
+		r.End(n)
 		r.want(ledger.Done, map[string]int{"turn received": 2, "tool received": 30}, 2)
 		if most < 2 || most > 8 {
 			t.Errorf("%d at once", most)
@@ -266,9 +266,9 @@ func TestToolThatHangs(t *testing.T) {
 			return "", ctx.Err()
 		}}}
 		r.send()
-		n := r.start("a", nil)
+		n := r.Start("a", nil)
 		time.Sleep(5 * time.Minute)
-		r.end(n)
+		r.End(n)
 		if j := r.want(ledger.Failed, map[string]int{"turn received": 1}, 1); j.Error == nil || j.Error.Class != "exhausted" || runs != 2 {
 			t.Errorf("%d runs, error %v", runs, j.Error)
 		}
@@ -282,12 +282,12 @@ func TestDuplicatesOfATask(t *testing.T) {
 		for range 5 {
 			r.send()
 		}
-		a, b := r.start("a", nil), r.start("b", nil)
+		a, b := r.Start("a", nil), r.Start("b", nil)
 		time.Sleep(time.Hour)
-		r.end(a)
-		r.end(b)
+		r.End(a)
+		r.End(b)
 		r.want(ledger.Done, whole, 4)
-		if d := r.q.Depth(); d != (memory.Depth{}) {
+		if d := r.Queue.Depth(); d != (memory.Depth{}) {
 			t.Errorf("the queue holds %+v", d)
 		}
 	})

@@ -2,11 +2,15 @@ package agent_test
 
 import (
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/agent"
+	"github.com/paidonce/paidonce/handlers/provider"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/mortal"
+	"github.com/paidonce/paidonce/job/jobtest"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -20,67 +24,49 @@ var twoByThree = [][]modelserver.ToolCall{
 // whole are the attempts of a run of them.
 var whole = map[string]int{"turn received": 4, "tool received": 6}
 
-// death kills a process at the n-th thing that it asks of the ledger about its job: before it arrives, or after it
-// was done and before the answer is heard.
-func death(n int, after bool) func(*node, string) bool {
-	var mu sync.Mutex
-	asked := 0
-	return func(p *node, _ string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		asked++
-		if asked != n {
-			return false
-		}
-		if !after {
-			p.kill()
-		}
-		return after
-	}
-}
-
 // The worker dies at every point at which something is on record or not yet, and the next one comes a day later, so that a
 // clock that got into a turn's input would miss what is on record. No input of a turn is paid twice; the job is done without anybody's help, unless a turn's outcome is unknown: then it is
 // held until somebody says what the provider's log says, and done after that.
 func TestDeathAtEveryPoint(t *testing.T) {
-	points := 0
+	var points atomic.Int64
 	bubble(t, twoByThree, func(r *rig) {
 		r.send()
-		n := r.start("a", func(*node, string) bool { r.mu.Lock(); defer r.mu.Unlock(); points++; return false })
+		n := r.Start("a", mortal.Death(-1, false, &points))
 		time.Sleep(time.Minute)
-		r.end(n)
+		r.End(n)
 		r.want(ledger.Done, whole, 4)
 	})
-	if points < 30 { // ten calls of three each
-		t.Fatalf("a run asks %d things of the ledger", points)
+	if points.Load() < 30 { // ten calls of three each
+		t.Fatalf("a run asks %d things of the ledger", points.Load())
 	}
 	held, repeated := 0, 0
-	for at := 1; at <= points; at++ {
+	for at := 1; at <= int(points.Load()); at++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d after %t", at, after), func(t *testing.T) {
 				bubble(t, twoByThree, func(r *rig) {
-					h, again := dieAt(r, death(at, after))
+					h, again := dieAt(r, at, after)
 					held, repeated = held+h, repeated+again
 				})
 			})
 		}
 	}
-	t.Logf("%d points: %d runs were held, %d uses of tools were made again", points, held, repeated)
+	t.Logf("%d points: %d runs were held, %d uses of tools were made again", points.Load(), held, repeated)
 	if held == 0 || repeated == 0 {
 		t.Errorf("%d runs were held and %d uses made again: deaths in the middle of a call were not among them", held, repeated)
 	}
 }
 
 // dieAt lets the first of two workers die, and returns whether the job was held and how many uses of tools were made again.
-func dieAt(r *rig, death func(*node, string) bool) (held, again int) {
+func dieAt(r *rig, at int, after bool) (held, again int) {
+	var asked atomic.Int64
 	r.send()
-	a := r.start("a", death)
+	a := r.Start("a", mortal.Death(at, after, &asked))
 	time.Sleep(26 * time.Hour)
-	if !a.gone.Load() {
+	if !a.Gone() {
 		r.Fatal("the first worker is alive")
 	}
-	<-a.done
-	b := r.start("b", nil)
+	a.Buried()
+	b := r.Start("b", nil)
 	time.Sleep(time.Hour)
 	if j := r.job(); j.State == ledger.Unknown {
 		r.once(len(r.models.Bill()))
@@ -89,7 +75,7 @@ func dieAt(r *rig, death func(*node, string) bool) (held, again int) {
 		time.Sleep(time.Hour)
 		held = 1
 	}
-	r.end(b)
+	r.End(b)
 	j := r.job()
 	want := map[string]int{"turn received": 4, "tool received": 6}
 	for _, a := range j.Attempts {
@@ -112,4 +98,17 @@ func dieAt(r *rig, death func(*node, string) bool) (held, again int) {
 		r.Errorf("%d uses, %d of them made again: %v", len(used), again, used)
 	}
 	return held, again
+}
+
+// The same by the kit that is for everybody's handlers: a turn that asks for both tools, and one that answers.
+func TestDeathEverywhere(t *testing.T) {
+	def := agent.New(provider.Settings{OpenAI: provider.Account{APIKey: "k"}}, agent.Options{})
+	in := agent.Task{Tenant: "acme", Task: "1077", Goal: "Work."}
+	opt := jobtest.Options{Answer: "Done."}
+	jobtest.CrashEverywhere(t, def, in, func(t testing.TB, end jobtest.End[agent.Answer]) {
+		if end.State != ledger.Done || end.Result.Answer != "Done." || end.Sends["turn"] != 2 {
+			t.Errorf("%s: %s with %+v, sent %v (%s)", end.When, end.State, end.Result, end.Sends, end.Error)
+		}
+	}, opt)
+	jobtest.SevenPaths(t, def, in, opt)
 }

@@ -69,6 +69,8 @@ var rules = map[string]row{
 
 	"job": {own: []string{"ledger", "prices"}, tests: []string{openai, anthropic},
 		why: "every handler imports it: no driver, no SDK and no broker may come with it"},
+	"job/jobtest": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer", "internal/mortal", "internal/modelserver"},
+		why: "users' tests link it: the real consumer on the memory backends and stand-ins of the standard library, no driver, no SDK, no service"},
 	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
 		why: "a test kit for users' handlers runs on the memory backends, without a service"},
 

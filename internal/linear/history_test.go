@@ -266,10 +266,8 @@ func (w *worker) leaves() {
 func (w *worker) sweeps() {
 	w.told(ask{verb: sweep}, func(ctx context.Context) (reply, error) {
 		s, err := w.store.Sweep(ctx, 100)
-		for _, k := range s.Lapsed {
-			if k == w.req.Key {
-				return reply{swept: true}, err
-			}
+		if slices.Contains(s.Lapsed, w.req.Key) {
+			return reply{swept: true}, err
 		}
 		return reply{}, err
 	})

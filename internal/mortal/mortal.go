@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,28 @@ type World struct {
 	Config consumer.Config
 	// Real has the workers use the machine's network instead of Net.
 	Real bool
+	// Level is the lowest that the workers log.
+	Level slog.Level
+	// Watch is told of everything that a worker asks of the ledger about a job, and of the broker about a message, before it
+	// arrives and after it was done. It may freeze or kill the worker there. Before an ack it may say that the ack is lost: the worker
+	// is told that all is well. nil: nobody watches.
+	Watch func(n *Node, op Op, after bool) (lost bool)
+}
+
+// Op is one thing that a worker asks.
+type Op struct {
+	Verb string     // claim, look, send, settle, complete, release; receive, ack, nack, dead_letter
+	Key  ledger.Key // of the job; zero for settle and for what is asked of the broker
+	// Arg is what is asked with: a ledger.Request, CallRef, Attempt, Settling, Result or Outcome, a broker.Delivery, or what was received.
+	Arg   any
+	Fence int64 // of the lease; 0: none
+	Err   error // after: how it went
+}
+
+// Settling is the Arg of settle.
+type Settling struct {
+	ID       ledger.AttemptID
+	Evidence ledger.Evidence
 }
 
 // Bubble runs f in a bubble.
@@ -81,16 +104,93 @@ func (w *World) Job(tenant, key string) (j ledger.Job, ok bool) {
 // Node is one worker process.
 type Node struct {
 	*consumer.Consumer
+	Name string
+	net  *Net
 	stop context.CancelFunc
 	done chan error
 	gone atomic.Bool
+
+	mu     sync.Mutex
+	worker ledger.WorkerID    // its latest life
+	awake  context.Context    // ends when it freezes
+	freeze context.CancelFunc // ends awake; nil: it is frozen
+	thawed chan struct{}      // closed when it is not frozen
 }
 
-// Kill ends the process: nothing it does reaches the ledger or the broker any more.
+func newNode(name string, net *Net) *Node {
+	n := &Node{Name: name, net: net, done: make(chan error, 1), thawed: make(chan struct{})}
+	n.awake, n.freeze = context.WithCancel(context.Background())
+	close(n.thawed)
+	return n
+}
+
+// Kill ends the process: nothing it does reaches the ledger or the broker any more. Its handlers go on in vain, until they
+// ask for something.
 func (n *Node) Kill() {
 	n.gone.Store(true)
 	n.Hurry()
 	n.stop()
+	n.Thaw()
+}
+
+// Stop begins its drain.
+func (n *Node) Stop() { n.stop() }
+
+// Freeze stops the process where it asks for something or reads from the network next. One that is never thawed is dead, with
+// its handlers stopped as by SIGKILL; the world must Kill it in the end.
+func (n *Node) Freeze() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.freeze != nil && !n.gone.Load() {
+		n.freeze()
+		n.freeze, n.thawed = nil, make(chan struct{})
+	}
+}
+
+// Thaw lets a frozen process go on.
+func (n *Node) Thaw() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.freeze == nil {
+		n.awake, n.freeze = context.WithCancel(context.Background())
+		close(n.thawed)
+	}
+}
+
+// Frozen reports whether it is.
+func (n *Node) Frozen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.freeze == nil
+}
+
+// Worker is its latest life in the ledger.
+func (n *Node) Worker() ledger.WorkerID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.worker
+}
+
+// runs waits while the process is frozen, and says whether it is alive.
+func (n *Node) runs() bool {
+	for {
+		n.mu.Lock()
+		frozen, thawed := n.freeze == nil, n.thawed
+		n.mu.Unlock()
+		if !frozen {
+			return !n.Gone()
+		}
+		<-thawed
+	}
+}
+
+// nodeKey finds a process in the contexts of its handlers.
+type nodeKey struct{}
+
+// NodeOf is the process that a context of a handler belongs to; nil: none.
+func NodeOf(ctx context.Context) *Node {
+	n, _ := ctx.Value(nodeKey{}).(*Node)
+	return n
 }
 
 // Gone reports whether the process was killed.
@@ -120,23 +220,26 @@ func Death(nth int, after bool, asked *atomic.Int64) Fate {
 // Start runs a worker. fate nil: it lives.
 func (w *World) Start(name string, fate Fate) *Node {
 	w.Helper()
-	n := &Node{done: make(chan error, 1)}
+	n := newNode(name, w.Net)
 	cfg := w.Config
 	cfg.Handlers = new(job.Registry)
 	w.Register(cfg.Handlers)
 	if cfg.Name = name; !w.Real {
-		cfg.Wire = &http.Transport{DialContext: w.Net.Dial}
+		cfg.Wire = &http.Transport{DialContext: n.dial, DialTLSContext: n.dial}
 	}
-	cfg.Source, cfg.Store = source{w.Queue.Source(), n}, store{w.Ledger, n, fate}
-	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), nil))
+	cfg.Source, cfg.Store = source{w.Queue.Source(), n, w.Watch}, store{w.Ledger, n, fate, w.Watch}
+	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: w.Level}))
 	c, err := consumer.New(cfg)
 	if err != nil {
 		w.Fatal(err)
 	}
 	n.Consumer = c
 	var ctx context.Context
-	ctx, n.stop = context.WithCancel(context.Background())
-	go func() { n.done <- c.Run(ctx) }()
+	ctx, n.stop = context.WithCancel(context.WithValue(context.Background(), nodeKey{}, n))
+	go func() {
+		n.done <- c.Run(ctx)
+		close(n.done)
+	}()
 	w.Cleanup(n.stop)
 	return n
 }
@@ -165,5 +268,3 @@ func (w *World) Drained() {
 		w.Errorf("the queue holds %+v, and %d dead letters", d, len(w.Queue.DeadLetters()))
 	}
 }
-
-var errGone = errors.New("this process was killed")

@@ -15,6 +15,17 @@ type Net struct {
 
 func newNet() *Net { return &Net{hosts: map[string]*listener{}} }
 
+// Conn is a server's end of a connection.
+type Conn struct {
+	net.Conn
+	From    *Node  // the worker that dialled; nil: not known, or nobody's
+	Guarded bool   // for a request of an attempt
+	To      string // host:port, as it was dialled
+}
+
+// Anywhere is the address of a listener for what is dialled and has no other.
+const Anywhere = "*"
+
 // Listen makes a server's listener at host:port.
 func (n *Net) Listen(addr string) net.Listener {
 	l := &listener{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
@@ -26,23 +37,68 @@ func (n *Net) Listen(addr string) net.Listener {
 }
 
 // Dial connects to a server. Where none listens the connection is refused.
-func (n *Net) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (n *Net) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	return n.connect(ctx, &Conn{To: addr})
+}
+
+// DialFree connects a worker to a server for a request of no attempt.
+func (n *Net) DialFree(ctx context.Context, from *Node, addr string) (net.Conn, error) {
+	c, err := n.connect(ctx, &Conn{From: from, To: addr})
+	if err != nil || from == nil {
+		return c, err
+	}
+	return conn{c, from}, nil
+}
+
+func (n *Net) connect(ctx context.Context, c *Conn) (net.Conn, error) {
 	n.mu.Lock()
-	l := n.hosts[addr]
+	l := n.hosts[c.To]
+	if l == nil {
+		l = n.hosts[Anywhere]
+	}
 	n.mu.Unlock()
-	refused := &net.OpError{Op: "dial", Net: network, Addr: address(addr), Err: syscall.ECONNREFUSED}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: address(c.To), Err: syscall.ECONNREFUSED}
 	if l == nil {
 		return nil, refused
 	}
-	ours, theirs := net.Pipe()
+	var ours net.Conn
+	ours, c.Conn = net.Pipe()
 	select {
-	case l.conns <- theirs:
+	case l.conns <- c:
 		return ours, nil
 	case <-l.done:
 		return nil, refused
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// dial connects a worker's attempt.
+func (n *Node) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	c, err := n.net.connect(ctx, &Conn{From: n, Guarded: true, To: addr})
+	if err != nil {
+		return nil, err
+	}
+	return conn{c, n}, nil
+}
+
+// conn is a worker's end of a connection: it reads nothing while the worker is frozen.
+type conn struct {
+	net.Conn
+	n *Node
+}
+
+// Read implements net.Conn.
+func (c conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.n.runs()
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c conn) Write(p []byte) (int, error) {
+	c.n.runs()
+	return c.Conn.Write(p)
 }
 
 type listener struct {
