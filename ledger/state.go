@@ -223,7 +223,7 @@ var table = []Transition{
 		Guards: []Guard{fence, live, uncancel, inBudget, lateSeen, callsLeft, inLifetime, inDay},
 		Sets:   "open_calls+1, calls+1, reserved, of the job and of the day's budgets; the attempt is inserted as sent"},
 	{ID: "J8", Name: "answer captured", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, unreceived},
-		Sets: "attempt received, cost booked, reserve freed; open_calls-1 if it was sent; other open attempts of the call closed as unknown; surplus if the job is done or the generation older; late+1 if the attempt's fence is not the job's; an unknown job with none open becomes ready"},
+		Sets: "attempt received, cost booked, reserve freed; open_calls-1 if it was sent; other open attempts of the call closed as unknown; surplus if the job is done or the generation older; late+1 if the attempt's fence is not the job's, or it was closed before; an unknown job with none open becomes ready"},
 	{ID: "J9", Name: "definitely no answer", By: []Actor{BySender, ByReconciler, ByPerson}, Guards: []Guard{exists, openOrLeft, settleable},
 		Sets: "attempt not_sent (it is no call of the job then), rejected or failed, billed cost booked, reserve freed; open_calls-1 if it was sent; an unknown job with none open becomes ready"},
 	{ID: "J10", Name: "complete", From: []State{Running}, To: Done, By: []Actor{ByOwner},

@@ -212,6 +212,7 @@ func (r row) settled(a ask) outcome {
 	case !a.yes && t.state != ledger.Sent && t.state != ledger.UnknownAttempt:
 		return outcome{r, reply{err: ledger.ErrState}}
 	}
+	open := t.state == ledger.Sent
 	t.state = end
 	if a.yes {
 		for i := range r.attempts {
@@ -219,7 +220,7 @@ func (r row) settled(a ask) outcome {
 				r.attempts[i].state = ledger.UnknownAttempt
 			}
 		}
-		if t.fence != r.fence {
+		if t.fence != r.fence || !open {
 			r.late++
 		}
 	}

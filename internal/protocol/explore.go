@@ -19,6 +19,7 @@ type Scenario struct {
 	MaxRuns     uint8
 	Replays     uint8 // the policy's; 0: hold
 	Budget      uint8 // in calls; 0: none
+	Calls       uint8 // the job may send; 0: any number
 	Refusal     uint8 // what a refused call costs, in calls
 	Mismatch    bool  // the second copy has another input
 	NoInput     bool  // the row does not hold the input
@@ -27,6 +28,8 @@ type Scenario struct {
 	GivesUp     bool  // by policy
 	Carry       bool  // a worker may leave its job to the ledger
 	Day         bool  // there is a budget of the day
+	Lifetime    bool  // the job's may end
+	Applies     bool  // the handler has rows of its own for the answer (RunTx)
 	Retain      bool  // the retention may end
 	Strays      bool  // handlers leave goroutines behind that make a call of their own
 	// FreezesAlone leaves out every fault but processes that freeze.
@@ -163,6 +166,9 @@ func (x *explorer) make(i int, label string, faults uint8, do func(*move) bool) 
 	if x.Budget == 0 {
 		m.row.cost, m.row.reserved = 0, 0
 	}
+	if x.Calls == 0 {
+		m.row.calls = 0
+	}
 	x.steps++
 	if len(x.queue) > mostWorlds {
 		x.bad = &Violation{What: "more worlds than this model can look at"}
@@ -267,7 +273,8 @@ func (x *explorer) ends(w *world) bool {
 	if !r.exists {
 		return w.submits == 0 && w.copies == [maxCopies]copyAt{} || w.truth.forgotten
 	}
-	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved > x.Budget)
+	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved > x.Budget ||
+		x.Calls > 0 && r.calls >= x.Calls || r.lifetimeOver)
 	if r.state < done && !heldByPolicy {
 		return false
 	}

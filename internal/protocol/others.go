@@ -80,6 +80,9 @@ func (x *explorer) pass() {
 			m.mayLose(int(m.row.owner), false)
 		})
 	}
+	if x.Lifetime && r.exists && !r.lifetimeOver {
+		x.step(nobody, "the job's lifetime is over", func(m *move) { m.row.lifetimeOver = true })
+	}
 	if x.Day {
 		x.step(nobody, "others spend the day's budget, or it is another day", func(m *move) { m.dayFull = !m.dayFull })
 	}

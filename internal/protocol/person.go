@@ -23,6 +23,13 @@ func (x *explorer) orders() {
 	verb("lets it wait no longer", func(m *move) bool { return m.reopen("J18w", order{}) })
 	for n := range x.from.attempts {
 		if a := &x.from.attempts[n]; a.state != none && !a.gone {
+			if a.wire == executed {
+				verb("brings the answer of attempt "+digit(n), func(m *move) bool {
+					was := m.attempts[n]
+					m.settle(int8(n), received, true)
+					return m.attempts[n] != was
+				})
+			}
 			verb("rules attempt "+digit(n)+" out", func(m *move) bool { return m.ruleOut(int8(n)) })
 		}
 	}
@@ -107,6 +114,6 @@ func (m *move) anew() {
 	}
 	r.orders++
 	r.gen++
-	r.replays, r.purged = 0, false
+	r.replays, r.calls, r.purged, r.lifetimeOver = 0, 0, false, false
 	m.truth.cancelled = false
 }

@@ -37,6 +37,7 @@ func (m *move) facts() ledger.Facts {
 		Exists: true, State: states[r.state], OpenCalls: int(r.open), Cancel: r.cancel, InputKept: r.input,
 		Due: r.due, Lapsed: !m.open() || r.deadlineOver, Owned: m.open() && r.state == unknown, Held: r.held || r.state != unknown,
 		RunsLeft: r.runs < m.MaxRuns, ReplayLeft: r.replays < m.Replays, PastRoutes: m.pastRoutes(), Past: m.truth.old,
+		CallsLeft: m.callsLeft(), InLifetime: !r.lifetimeOver,
 		UnknownCalls: m.unknownCalls()}
 }
 
@@ -67,6 +68,8 @@ func (m *move) unknownCalls() int {
 	return unknown[0] + unknown[1]
 }
 
+func (m *move) callsLeft() bool { return m.Calls == 0 || m.row.calls < m.Calls }
+
 func (m *move) inBudget(reserve uint8) bool {
 	return m.Budget == 0 || m.row.cost+m.row.reserved+reserve <= m.Budget
 }
@@ -88,7 +91,7 @@ func (m *move) insert(carried bool) {
 		a.gone = a.gone || a.state != none
 	}
 	m.row = row{exists: true, gen: 1, owner: nobody, input: carried || !m.NoInput, carried: carried, due: true}
-	m.truth.results[1], m.truth.old = 0, false
+	m.truth.results[1], m.truth.applied[1], m.truth.old = 0, 0, false
 }
 
 // claim asks for the job, as ledger.Claim does. ok: the run is the worker's.
@@ -191,6 +194,8 @@ func (m *move) send(i int, fence, late, call uint8) string {
 	m.offence(r.state != running, "a call was sent for a job that does not run")
 	m.offence(!m.inBudget(1), "a call was sent over the job's budget")
 	m.offence(m.dayFull, "a call was sent over the day's budget")
+	m.offence(!m.callsLeft(), "more calls were sent than the job may send")
+	m.offence(r.lifetimeOver, "a call was sent after the job's lifetime")
 	m.offence(r.cancel, "a call was sent for a job that is to be cancelled")
 	m.offence(r.deadlineOver, "a call was sent after the run's deadline")
 	m.strange(fence)
@@ -203,6 +208,7 @@ func (m *move) send(i int, fence, late, call uint8) string {
 	}
 	m.turn(t)
 	r.open++
+	r.calls++
 	r.reserved++
 	return ""
 }
@@ -235,10 +241,17 @@ func (m *move) settle(n int8, end attemptState, settleable bool) {
 		a.reserved = false
 		r.reserved--
 	}
+	if end == notSent && a.gen == r.gen && a.state != notSent {
+		r.calls--
+	}
+	if end == received && a.gen == r.gen && a.state == notSent {
+		r.calls++
+	}
+	open := a.state == sent
 	a.state = end
 	switch {
 	case end == received:
-		m.capture(a)
+		m.capture(a, open)
 	case end == rejected:
 		r.cost += m.Refusal
 	}
@@ -249,7 +262,7 @@ func (m *move) settle(n int8, end attemptState, settleable bool) {
 	}
 }
 
-func (m *move) capture(a *attempt) {
+func (m *move) capture(a *attempt, open bool) {
 	r := &m.row
 	r.captures++
 	r.cost++
@@ -261,9 +274,29 @@ func (m *move) capture(a *attempt) {
 		}
 	}
 	a.surplus = r.state == done || a.gen < r.gen
-	if a.fence != r.fence {
+	if a.fence != r.fence || !open {
 		r.late++
 	}
+}
+
+// apply is J10a, in the transaction of the user's rows. It returns the guard that refused.
+func (m *move) apply(i int) string {
+	w, r := &m.workers[i], &m.row
+	a := &m.attempts[w.attempt]
+	f := m.leased(w.fence)
+	f.Attempt, f.Applied, f.FirstIn = attemptStates[a.state], a.applied, !a.gone && w.attempt == m.answer(0)
+	t := ledger.Row("J10a")
+	if g := t.Allows(f); g != "" {
+		return g
+	}
+	m.breach(m.truth.applied[r.gen] > 0, "the rows for an answer were committed twice")
+	m.breach(a.state != received, "rows were committed for an answer that is not in the ledger")
+	m.offence(r.state != running, "rows were committed for a job that does not run")
+	m.strange(w.fence)
+	m.truth.applied[r.gen]++
+	a.applied = true
+	m.turn(t)
+	return ""
 }
 
 // complete is J10; false: it is not the worker's to complete.
@@ -337,6 +370,7 @@ func (m *move) replay(fence uint8) bool {
 	}
 	m.strange(fence)
 	m.offence(!f.InBudget, "a replay was allowed that the budget forbids")
+	m.offence(!m.callsLeft() || r.lifetimeOver, "a replay was allowed whose call the limits forbid")
 	m.offence(r.replays >= m.Replays, "the policy's replays were exceeded")
 	m.offence(!m.pastRoutes(), "a call was given up while its answer could still come")
 	m.offence(t.ID == "J16" && !r.held, "a replay did not wait for hold")

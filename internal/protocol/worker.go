@@ -25,8 +25,11 @@ func (x *explorer) work(i int) {
 	case answered:
 		x.step(i, "settles the answer", func(m *move) {
 			m.settle(m.workers[i].attempt, received, true)
-			m.workers[i].at = completing
+			m.has(i, m.workers[i].attempt)
 		})
+		if x.Applies {
+			x.try(i, "has its rows committed before its answer", func(m *move) bool { return m.apply(i) == "" })
+		}
 	case refused:
 		x.step(i, "settles the refusal, tries again", func(m *move) { m.settle(m.workers[i].attempt, rejected, true); m.workers[i].at = gating })
 		x.step(i, "settles the refusal, gives back", func(m *move) { m.settle(m.workers[i].attempt, rejected, true); m.ends(i, false) })
@@ -37,6 +40,10 @@ func (x *explorer) work(i int) {
 		if x.Replays > 0 {
 			x.try(i, "replays within its run", func(m *move) bool { m.workers[i].at = gating; return m.replay(m.workers[i].fence) })
 		}
+	case applying:
+		x.step(i, "commits rows for the answer", func(m *move) { m.applied(i) })
+		x.lost(i, "commits rows for the answer, the reply is lost", func(m *move) { m.apply(i) })
+		x.lost(i, "gives back, and its goroutine goes on", func(m *move) { m.release(i); m.workers[i].mayLose = true })
 	case completing:
 		x.step(i, "completes", func(m *move) { m.completed(i, m.complete(i)) })
 		x.lost(i, "completes, the reply is lost", func(m *move) { m.complete(i) })
@@ -144,11 +151,33 @@ func (m *move) look(i int) {
 	}
 	switch n := m.answer(0); {
 	case n != nobody:
-		w.attempt, w.at = n, completing
+		m.has(i, n)
 	case open:
 		w.at = unsure
 	default:
 		w.at = gating
+	}
+}
+
+// has goes on with an answer.
+func (m *move) has(i int, n int8) {
+	w := &m.workers[i]
+	w.attempt, w.at = n, completing
+	if m.Applies {
+		w.at = applying
+	}
+}
+
+// applied commits the user's rows for an answer, once, and goes on. An answer that came second is not theirs.
+func (m *move) applied(i int) {
+	w := &m.workers[i]
+	switch m.apply(i) {
+	case "", "unapplied":
+		w.at = completing
+	case "first_answer":
+		w.attempt = m.answer(0)
+	default:
+		m.ends(i, false)
 	}
 }
 
@@ -164,7 +193,7 @@ func (x *explorer) gate(i int) {
 			m.workers[i].at = writing
 		case "late_seen":
 			m.workers[i].at = looking
-		case "in_budget":
+		case "in_budget", "calls_left", "in_lifetime":
 			m.ends(i, true)
 		default:
 			m.ends(i, false)

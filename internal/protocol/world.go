@@ -25,6 +25,7 @@ type world struct {
 type truth struct {
 	permits   [4]uint8 // to pay again, on record, by generation
 	results   [4]uint8 // committed, by generation
+	applied   [4]uint8 // times that the user's rows for the call's answer were
 	cancelled bool     // a person said so
 	old       bool     // the job has not changed for as long as it is kept
 	forgotten bool     // by retention, key and all
@@ -41,6 +42,7 @@ type row struct {
 	token        uint8
 	open         uint8
 	runs         uint8
+	calls        uint8 // sent in this generation
 	replays      uint8
 	late         uint8
 	captures     uint8
@@ -52,6 +54,7 @@ type row struct {
 	second       bool // made by the second copy, whose input is another
 	due          bool
 	deadlineOver bool // of the run
+	lifetimeOver bool // of the generation
 	held         bool // unknown for longer than hold
 	purged       bool
 	orders       uint8 // of another run
@@ -67,6 +70,7 @@ type attempt struct {
 	captured uint8 // which answer of the job it was; 0: none
 	surplus  bool
 	reserved bool
+	applied  bool // the user's rows for its answer are committed
 	overdue  bool // the route's timeout is over, and with it the send window
 	settled  bool // the settle window is over
 	cut      bool // the connection is
@@ -153,6 +157,7 @@ const (
 	answered      // has the answer, in memory alone
 	refused       // has a definite refusal, in memory alone
 	unsure        // waits no longer, and does not know
+	applying      // commits the user's rows for the answer (RunTx)
 	completing    // has the value of the handler
 	releasing     // ends its run without a result
 	acking        // the outcome is durable

@@ -290,7 +290,7 @@ func (s *spending) step() {
 		}
 	case n == 0 || s.IntN(2) == 0:
 		a := under(s.limits.Tenant, s.limits.Action)
-		a.Reserve = cent * ledger.Nano(1+s.IntN(4))
+		a.Reserve, a.LateSeen = cent*ledger.Nano(1+s.IntN(4)), s.look("none").Late
 		switch err := s.Store.Send(s.Context(), s.lease, a); {
 		case err == nil:
 			s.open = append(s.open, a)

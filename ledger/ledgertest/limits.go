@@ -213,7 +213,7 @@ func (s *calling) step() {
 			s.Errorf("replay: %v", err)
 		}
 	case n == 0 || s.IntN(2) == 0:
-		switch id, err := s.sendAny(s.IntN(3) == 0, 0); {
+		switch id, err := s.sendAny(s.IntN(3) == 0, s.look("none").Late); {
 		case err == nil:
 			s.open, s.sent = append(s.open, id), s.sent+1
 		default:

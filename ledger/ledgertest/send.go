@@ -20,6 +20,7 @@ var sendCases = []testCase{
 	{"gate after the run deadline", "a call is made beside the run that may take over", gateLate},
 	{"gate of a cancelled job", "a cancelled job goes on spending", gateCancelled},
 	{"gate over the budget", "a job spends more than it may", gateBudget},
+	{"gate after an answer to what was given up", "a call is paid again while its answer is there", gateGivenUp},
 	{"gate with a late answer unseen", "a call is paid again while its answer is there", gateUnseen},
 	{"gate of a closed epoch", "a long call's run is stopped although nobody took its job", gateClosedEpoch},
 	{"many gates of one job", "a call that was sent is not counted as open", manyGates},
@@ -170,6 +171,27 @@ func (e *env) replayed(name string) (*job, ledger.AttemptID) {
 	return j.again(), id
 }
 
+// gateGivenUp: the run gave its first attempt up (J16o) and somebody brought the answer before it asked the gate again. Its fence
+// is the job's, so the answer is late only because the attempt was closed. Found by internal/protocol.
+func gateGivenUp(e *env) {
+	j := e.run("a")
+	id := j.send("extract")
+	e.AgeAttempts(j.key, long)
+	e.is("replay", e.Store.Replay(e.Context(), j.lease, ledger.ReplayPolicy{Max: 1, Who: "w1", Reason: "policy"}), nil)
+	brought := answer(cent)
+	brought.By, brought.Who = ledger.ByPerson, "kim"
+	e.settle(id, brought)
+	j.unchanged("a gate that has not seen the answer", func() {
+		e.is("send", e.Store.Send(e.Context(), j.lease, call("extract")), ledger.ErrLate)
+	})
+	if k := j.look("extract"); k.Late != 1 {
+		e.Errorf("late answers %d, want 1", k.Late)
+	}
+	j.played("extract", id, brought)
+	j.complete(id)
+	j.row(row{State: ledger.Done, Runs: 1, Replays: 1, Fence: 1, Cost: "0.01", Result: `{"n":1}`, Attempts: "received$0.01"})
+}
+
 func gateUnseen(e *env) {
 	j, id := e.replayed("a")
 	if k := j.look("extract"); k.Answer != nil || k.Late != 0 || k.Attempts != 1 || k.Open != 0 {
@@ -287,19 +309,19 @@ func look(e *env) {
 	second.Response.Body = []byte{}
 	one, two := j.send("extract"), j.send("extract")
 	j.settle(two, first) // the later attempt is answered first
-	j.settle(one, second)
+	j.settle(one, second) // late: it was closed by the first
 	j.played("extract", two, first)
-	if k := j.look("extract"); k.Attempts != 2 || k.Open != 0 || k.Late != 0 || k.Answer.Route != "primary" || k.Answer.Panics != 0 {
+	if k := j.look("extract"); k.Attempts != 2 || k.Open != 0 || k.Late != 1 || k.Answer.Route != "primary" || k.Answer.Panics != 0 {
 		e.Errorf("look says %+v %+v", k, k.Answer)
 	}
 	keyed := call("extract")
-	keyed.Call.InputKey = "k1"
+	keyed.Call.InputKey, keyed.LateSeen = "k1", 1
 	e.is("send", e.Store.Send(e.Context(), j.lease, keyed), nil)
 	for ref, want := range map[ledger.CallRef]ledger.Looked{
-		{Name: "other"}:                   {},
-		{Name: "Extract"}:                 {},
-		{Name: "extract", InputKey: "k2"}: {},
-		keyed.Call:                        {Attempts: 1, Open: 1},
+		{Name: "other"}:                   {Late: 1},
+		{Name: "Extract"}:                 {Late: 1},
+		{Name: "extract", InputKey: "k2"}: {Late: 1},
+		keyed.Call:                        {Attempts: 1, Open: 1, Late: 1},
 	} {
 		if k, err := e.Store.Look(e.Context(), j.lease, ref); err != nil || k != want {
 			e.Errorf("look for %+v: %+v %v, want %+v", ref, k, err, want)

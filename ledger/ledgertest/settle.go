@@ -207,9 +207,9 @@ func capturedOld(e *env) {
 	if k := j.look("extract"); k.Late != 1 || k.Attempts != 2 || k.Open != 0 {
 		e.Errorf("look says %+v", k)
 	}
-	j.settle(mine, answer(cent)) // under the job's fence: not late
-	if k := j.look("extract"); k.Late != 1 {
-		e.Errorf("the run's own answer counts as late: %+v", k)
+	j.settle(mine, answer(cent)) // under the job's fence, but of an attempt that is closed
+	if k := j.look("extract"); k.Late != 2 {
+		e.Errorf("the answer of a closed attempt is not late: %+v", k)
 	}
 	j.played("extract", id, answer(cent))
 	j.complete(id)

@@ -72,13 +72,14 @@ func (r *row) note(a *attempt, e ledger.Evidence, now time.Time) (ledger.Settled
 // capture keeps an answer (J8), whatever became of the attempt and the job.
 func (r *row) capture(a *attempt, e ledger.Evidence, now time.Time) {
 	r.merge(a, e)
+	open := a.State == ledger.Sent
 	a.response, a.HasAnswer = response(e.Response), true
 	r.captures++
 	a.captured = r.captures
 	r.end(a, ledger.Received, now)
 	r.closeOpen(now, func(b *attempt) bool { return b.Call == a.Call && b.Generation == a.Generation })
 	a.Surplus = r.State == ledger.Done || a.Generation < r.Generation
-	if a.Fence != r.Fence {
+	if a.Fence != r.Fence || !open {
 		r.late++
 	}
 }

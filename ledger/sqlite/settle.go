@@ -135,11 +135,12 @@ func (t *tx) end(r *row, a *attempt, rule ledger.Transition, id ledger.AttemptID
 	default:
 		r.uncounted--
 	}
+	open := a.state == ledger.Sent
 	a.state, a.endedAt = e.State, t.now
 	if e.State == ledger.Received {
 		a.captured = new(r.events + 1) // the event below
 		a.surplus = r.State == ledger.Done || a.generation < r.Generation
-		if a.fence != r.Fence {
+		if a.fence != r.Fence || !open {
 			r.late++
 		}
 	}

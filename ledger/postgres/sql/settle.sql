@@ -72,7 +72,7 @@ with n as materialized (
         and not (m.rule = 'J8' and o.generation = m.of_generation and o.call_name = m.call_name and o.input_key = m.input_key)) end,
     reserved = b.reserved - case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end,
     cost = case when m.costs is null then b.cost else coalesce(b.cost, 0) + m.costs - coalesce(m.had, 0) end,
-    late = b.late + (m.rule = 'J8' and m.of_fence <> b.fence)::int,
+    late = b.late + (m.rule = 'J8' and (m.of_fence <> b.fence or m.was <> 'sent'))::int,
     uncounted = case when m.of_generation = m.generation and (m.outcome = 'not_sent') <> (m.was = 'not_sent')
       then coalesce(b.uncounted, 0) + case when m.outcome = 'not_sent' then 1 else -1 end else b.uncounted end,
     state = case when m.frees then 'ready' else b.state end,
