@@ -235,3 +235,8 @@ func TestPublish(t *testing.T) {
 		}
 	}, opt)
 }
+
+// The points of a run under a fault are that run's: of a lost answer none is after it.
+func TestCrashEverywhereUnderFault(t *testing.T) {
+	CrashEverywhere(t, sorter(), in, want, withMail(model), LoseAnswer())
+}

@@ -140,6 +140,9 @@ func (w *world) configure() {
 	if given.Lease == 0 {
 		given.Lease = w.Config.Lease
 	}
+	if given.MaxRun == 0 {
+		given.MaxRun = 2 * longest // else the dead would see their run's deadline, and go on
+	}
 	if given.Publisher == nil {
 		given.Publisher = outbox{w}
 	}

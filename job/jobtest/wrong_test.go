@@ -229,3 +229,16 @@ func TestNoCollisions(t *testing.T) {
 		})
 	}
 }
+
+// A dead worker's handler does nothing any more, not even with an answer that was on its way to it.
+func TestDeadHandlersStop(t *testing.T) {
+	def := plain(func(ctx context.Context, _ *job.Run, m ticket) (sorted, error) {
+		out, err := post(ctx, http.DefaultClient, m.Text)
+		Did("mail to ann")
+		return out, err
+	})
+	e := runReporting(t, &recorder{TB: t}, def, in, []Option{model, CrashAt(Before(Wire))})
+	if e.Did["mail to ann"] != 1 {
+		t.Errorf("did %v: the dead worker's handler went on", e.Did)
+	}
+}
