@@ -61,7 +61,9 @@ func (x *exchange) await(first body) body {
 		if b.err == nil || errors.Is(b.err, ErrTooLarge) {
 			return b
 		}
-		first.err = b.err
+		if x.ctx.Err() == nil { // else it was cut off, and the one before says more
+			first.err = b.err
+		}
 		wait = min(max(time.Since(began)/5, firstPoll), longestPoll)
 		wait = max(wait, asked)
 	}

@@ -14,6 +14,7 @@ const (
 	Send     Op = "send"     // the send gate: the mark before the request
 	Wire     Op = "wire"     // the request itself: before it the provider has it, after it the provider has answered
 	Settle   Op = "settle"   // put on record what came back
+	Apply    Op = "apply"    // commit rows for an answer (RunTx)
 	Complete Op = "complete" // commit the result
 	Release  Op = "release"  // end a run without a result
 	Ack      Op = "ack"      // tell the broker
@@ -49,6 +50,7 @@ var phrases = map[Op][2]string{
 	Send:     {"before the send gate of %s", "after the send gate of %s, before the request goes out"},
 	Wire:     {"after the provider got the request of %s, before it answers", "after the provider answered %s, before settle"},
 	Settle:   {"before the outcome of %s is settled", "after the outcome of %s is settled, before the handler hears of it"},
+	Apply:    {"before the rows for the answer to %s are committed", "after the rows for the answer to %s are committed, before the handler goes on"},
 	Complete: {"after the handler of %s returned, before the commit", "after the commit of %s, before the ack"},
 	Release:  {"before %s is given back", "after %s is given back"},
 	Ack:      {"before the ack of %s", "after the ack of %s"},
@@ -77,7 +79,7 @@ func (p Point) subject() string {
 		return "call " + p.Call
 	case p.Job != "":
 		return p.Job
-	case p.Op == Send || p.Op == Wire || p.Op == Settle:
+	case p.Op == Send || p.Op == Wire || p.Op == Settle || p.Op == Apply:
 		return "the first call"
 	}
 	return "the job"

@@ -36,6 +36,12 @@ func (w *world) watch(n *mortal.Node, op mortal.Op, after bool) (lost bool) {
 		w.pass(n, Point{Op: Send, After: after, Job: w.jobs[op.Key], Call: arg.Call.Name})
 	case mortal.Settling:
 		w.settling(n, arg, op.Err, after)
+	case ledger.ID: // of the attempt whose answer has rows of its own
+		p := Point{Op: Apply, After: after, Job: w.jobs[op.Key]}
+		if g := w.gate(arg.String()); g != nil {
+			p.Call = g.Call.Name
+		}
+		w.pass(n, p)
 	case ledger.Result:
 		w.completing(op.Key, arg, after)
 		w.pass(n, Point{Op: Complete, After: after, Job: w.jobs[op.Key]})
