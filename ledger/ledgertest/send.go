@@ -308,7 +308,7 @@ func look(e *env) {
 	first.Response = &ledger.Response{Codec: "json", Body: binary}
 	second.Response.Body = []byte{}
 	one, two := j.send("extract"), j.send("extract")
-	j.settle(two, first) // the later attempt is answered first
+	j.settle(two, first)  // the later attempt is answered first
 	j.settle(one, second) // late: it was closed by the first
 	j.played("extract", two, first)
 	if k := j.look("extract"); k.Attempts != 2 || k.Open != 0 || k.Late != 1 || k.Answer.Route != "primary" || k.Answer.Panics != 0 {
