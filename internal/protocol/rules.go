@@ -284,7 +284,9 @@ func (m *move) apply(i int) string {
 	w, r := &m.workers[i], &m.row
 	a := &m.attempts[w.attempt]
 	f := m.leased(w.fence)
-	f.Attempt, f.Applied, f.FirstIn = attemptStates[a.state], a.applied, !a.gone && w.attempt == m.answer(0)
+	first := m.answer(0)
+	f.Attempt, f.Applied = attemptStates[a.state], a.applied
+	f.FirstIn = !a.gone && a.gen == r.gen && (w.attempt == first || first == nobody)
 	t := ledger.Row("J10a")
 	if g := t.Allows(f); g != "" {
 		return g
