@@ -53,6 +53,18 @@ bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of
 proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and reconcile side by side, and what each paid
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
 
+# make storm draws a seed; SEED=… replays one.
+SEED ?= $(shell echo $$RANDOM)
+DURATION ?=
+
+.PHONY: storm
+storm: ## DURATION (3m) of random kills, cuts, restarts and failovers under load, and a check of the whole history; SEED=n replays
+	@tools/need.sh $(GO) test -run '^TestStorm$$' -timeout 2h -v ./internal/e2e -seed $(SEED) -for $(or $(DURATION),3m)
+
+.PHONY: soak
+soak: ## DURATION (30m) of steady load with resets: memory, goroutines and open files of a worker must stay flat
+	@tools/need.sh $(GO) test -tags soak -run '^TestSoak$$' -timeout 24h -v ./internal/e2e -soak $(or $(DURATION),30m)
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (20s)
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)
