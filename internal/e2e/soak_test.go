@@ -26,15 +26,6 @@ var (
 	soakRate = flag.Float64("rate", 20, "jobs a second in TestSoak; each comes twice")
 )
 
-// soakSample is a worker at one moment.
-type soakSample struct {
-	at                    time.Duration
-	rss, heap             float64 // bytes; heap in use
-	goroutines, fds       float64
-	ledger, rows, backlog int64 // of the database: bytes, jobs that are done; messages in the queues
-	conns                 int64 // of all to the database
-}
-
 // TestSoak: two workers under a steady load, one on RabbitMQ and one on SQS; every message comes twice, a few requests are
 // refused and sent again, and all their connections to the database and the brokers are reset twenty times. What a worker has
 // of memory, goroutines and open files in the last third of the time is what it had in the first. Nothing is compared with a clock.
@@ -83,7 +74,9 @@ func TestSoak(t *testing.T) {
 		t.Errorf("the queues hold %+v", d)
 	}
 	for i, p := range procs {
-		wantFlat(t, p.name, samples[i])
+		for _, what := range notFlat(samples[i]) {
+			t.Errorf("worker %s has %s", p.name, what)
+		}
 	}
 	w.checkLogs()
 }
@@ -159,40 +152,6 @@ func (w *World) sample(p *Proc, at time.Duration) soakSample {
 	s.rows = Query[int64](w.t, w.URL, "select count(*) from paidonce.job where state = 'done'")
 	s.conns = Query[int64](w.t, w.URL, "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
 	return s
-}
-
-// thirds are the medians of a figure in the three thirds of the samples, the first tenth left out: a worker warms up.
-func thirds(all []soakSample, of func(soakSample) float64) (m [3]float64) {
-	all = all[len(all)/10:]
-	for i := range m {
-		var vs []float64
-		for _, s := range all[i*len(all)/3 : (i+1)*len(all)/3] {
-			vs = append(vs, of(s))
-		}
-		slices.Sort(vs)
-		m[i] = vs[len(vs)/2]
-	}
-	return m
-}
-
-// wantFlat compares the last third with the first.
-func wantFlat(t *testing.T, name string, all []soakSample) {
-	t.Helper()
-	for _, c := range []struct {
-		what   string
-		of     func(soakSample) float64
-		factor float64
-		more   float64 // and so much more
-	}{
-		{"bytes of memory", func(s soakSample) float64 { return s.rss }, 1.10, 6 << 20},
-		{"bytes of heap in use", func(s soakSample) float64 { return s.heap }, 1.20, 4 << 20},
-		{"goroutines", func(s soakSample) float64 { return s.goroutines }, 1.10, 15},
-		{"open files", func(s soakSample) float64 { return s.fds }, 1.10, 10},
-	} {
-		if m := thirds(all, c.of); m[2] > c.factor*m[0]+c.more {
-			t.Errorf("worker %s has %.0f %s in the last third, %.0f in the first", name, m[2], c.what, m[0])
-		}
-	}
 }
 
 func soakTable(procs []*Proc, all [][]soakSample) string {
