@@ -191,8 +191,8 @@ func (h history) ended(j ledger.Job) string {
 	switch j.State {
 	case ledger.Done, ledger.Unknown:
 		return ""
-	case ledger.Failed: // for good, by a definite answer: nothing was paid, and it says why
-		if j.Error != nil && j.Error.Class != "" && len(h.bill[j.Key.Text]) == 0 {
+	case ledger.Failed: // for good, by a definite answer: nothing was paid but what a permission gave up, and it says why
+		if j.Error != nil && j.Error.Class != "" && len(h.bill[j.Key.Text]) <= j.Replays {
 			return ""
 		}
 	}
