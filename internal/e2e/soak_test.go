@@ -14,6 +14,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/paidonce/paidonce/handlers/invoice"
+	"github.com/paidonce/paidonce/handlers/moderate"
+	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/faultproxy"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/pgtest"
@@ -36,11 +39,13 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	pg := faultproxy.Start(t, u.Host)
-	w := NewWorld(t, Options{Database: direct, Lease: 10 * time.Second, Models: modelserver.Options{
-		Latency: 300 * time.Millisecond,
-		Storm: modelserver.Storm{Seed: *seed, Rate: 0.02, Faults: []modelserver.Fault{
-			{Kind: modelserver.RateLimit}, {Kind: modelserver.ServerError}, {Kind: modelserver.Overloaded}, {Kind: modelserver.Unavailable}}},
-	}})
+	const patient = "openai 60s" // a timeout would be another test
+	w := NewWorld(t, Options{Database: direct, Lease: 20 * time.Second, SettleWindow: time.Minute, Hold: time.Minute,
+		Routes: map[string]string{summarize.Name: patient, invoice.Name: patient, moderate.Name: patient}, Models: modelserver.Options{
+			Latency: 300 * time.Millisecond,
+			Storm: modelserver.Storm{Seed: *seed, Rate: 0.02, Faults: []modelserver.Fault{
+				{Kind: modelserver.RateLimit}, {Kind: modelserver.ServerError}, {Kind: modelserver.Overloaded}, {Kind: modelserver.Unavailable}}},
+		}})
 	rabbit, overSQS := rabbittest.Start(t), SQS.open(t, Options{})
 	amqp := faultproxy.Start(t, rabbit.Addr())
 	moto, err := url.Parse(sqstest.Start(t).Endpoint())
