@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 		Routes: map[string]string{summarize.Name: patient, invoice.Name: patient, moderate.Name: patient}, Models: modelserver.Options{
 			Latency: 300 * time.Millisecond,
 			Storm: modelserver.Storm{Seed: *seed, Rate: 0.02, Faults: []modelserver.Fault{
-				{Kind: modelserver.RateLimit}, {Kind: modelserver.ServerError}, {Kind: modelserver.Overloaded}, {Kind: modelserver.Unavailable}}},
+				{Kind: modelserver.RateLimit}, {Kind: modelserver.ServerError}, {Kind: modelserver.Overloaded}}},
 		}})
 	rabbit, overSQS := rabbittest.Start(t), SQS.open(t, Options{})
 	amqp := faultproxy.Start(t, rabbit.Addr())
