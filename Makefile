@@ -58,6 +58,18 @@ proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and 
 protocol: ## the model of the state rules with one fault more, and every guard taken out of every scenario: an hour, 8 GB
 	$(GO) test -timeout 3h -v ./internal/protocol -deep
 
+# make storm draws a seed; SEED=… replays one.
+SEED ?= $(shell echo $$RANDOM)
+DURATION ?=
+
+.PHONY: storm
+storm: ## DURATION (3m) of random kills, cuts, restarts and failovers under load, and a check of the whole history; SEED=n replays
+	@tools/need.sh $(GO) test -run '^TestStorm$$' -timeout 2h -v ./internal/e2e -seed $(SEED) -for $(or $(DURATION),3m)
+
+.PHONY: soak
+soak: ## DURATION (30m) of steady load with resets: memory, goroutines and open files of a worker must stay flat
+	@tools/need.sh $(GO) test -tags soak -run '^TestSoak$$' -timeout 24h -v ./internal/e2e -soak $(or $(DURATION),30m)
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (1m), e.g. make fuzz FUZZTIME=20s
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)

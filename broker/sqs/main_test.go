@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/paidonce/paidonce/internal/leaktest"
 )
 
 // TestMain lets more tests run at once than there are processors: they wait for
@@ -13,5 +15,5 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Main(m))
 }

@@ -64,6 +64,12 @@ func (w *World) Check(e Expect) {
 	if n := Query[int](w.t, w.URL, "select count(*) from invoices"); n != done {
 		w.t.Errorf("table invoices has %d rows for %d finished jobs", n, done)
 	}
+	w.checkLogs()
+}
+
+// checkLogs looks for what no worker may log.
+func (w *World) checkLogs() {
+	w.t.Helper()
 	for _, p := range w.procs {
 		if log := p.log.String(); strings.Contains(log, "panic") || strings.Contains(log, "DATA RACE") {
 			w.t.Errorf("worker %s logs a panic or a race", p.name)

@@ -29,11 +29,15 @@ import (
 type Options struct {
 	Broker Broker // default RabbitMQ
 	Models modelserver.Options
-	// Routes are those of a job, one to a line: provider and timeout ("openai 5s").
+	// Routes are those of a job, one to a line: provider and timeout ("openai 5s"), and whether they
+	// answer in the background ("openai 5s background").
 	// Default: that one.
 	Routes map[string]string
-	// Policy is on_unknown of all jobs. Default hold.
-	Policy string
+	// Policy is on_unknown of all jobs that Policies does not name. Default hold.
+	Policy   string
+	Policies map[string]string
+	// Database is an empty one. Default: one of the process's server.
+	Database string
 	// Lease, Drain, SettleWindow, Hold: default 2s, 5s, 6s, 6s.
 	Lease, Drain, SettleWindow, Hold time.Duration
 	Workers                          int // handlers at once in each process; default 16
@@ -101,7 +105,10 @@ func NewWorld(t *testing.T, o Options) *World {
 	if o.Broker.open == nil {
 		o.Broker = RabbitMQ
 	}
-	w := &World{t: t, broker: o.Broker, dir: t.TempDir(), docs: map[string]Doc{}, URL: pgtest.URL(t), Queue: o.Broker.open(t, o)}
+	w := &World{t: t, broker: o.Broker, dir: t.TempDir(), docs: map[string]Doc{}, URL: o.Database, Queue: o.Broker.open(t, o)}
+	if w.URL == "" {
+		w.URL = pgtest.URL(t)
+	}
 	ms, err := modelserver.Start(o.Models)
 	if err != nil {
 		t.Fatal(err)
@@ -127,11 +134,12 @@ func (w *World) configure(o Options) {
 	var file strings.Builder
 	file.WriteString("jobs:\n")
 	for _, name := range []string{summarize.Name, invoice.Name, moderate.Name, agent.Name} {
-		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policy, "hold"))
+		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policies[name], o.Policy, "hold"))
 		for i, line := range strings.Split(cmp.Or(o.Routes[name], "openai 5s"), "\n") {
 			provider, timeout, _ := strings.Cut(line, " ")
+			timeout, background, _ := strings.Cut(timeout, " ")
 			model := map[string]string{"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5"}[provider]
-			fmt.Fprintf(&file, "      - { name: route%d, provider: %s, model: %s, timeout: %s }\n", i, provider, model, timeout)
+			fmt.Fprintf(&file, "      - { name: route%d, provider: %s, model: %s, timeout: %s, background: %t }\n", i, provider, model, timeout, background != "")
 		}
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, "worker.yaml"), []byte(file.String()), 0o600); err != nil {

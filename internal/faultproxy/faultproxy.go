@@ -17,11 +17,11 @@ import (
 // Proxy forwards connections to one target until it is told to misbehave. Its
 // methods may be called at the same time and at any time.
 type Proxy struct {
-	target string
-	ln     net.Listener
-	wg     sync.WaitGroup
+	ln net.Listener
+	wg sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	links   map[*link]struct{}
 	gate    *gate   // holds bytes back while stalled
 	refuse  bool    // new connections are reset at once
@@ -52,6 +52,14 @@ func Start(t testing.TB, target string) *Proxy {
 
 // Addr is where clients connect, as "host:port".
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
+
+// Retarget forwards new connections to another target, as a name does after a failover.
+// Live ones go on; call Cut or Reset for those.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
 
 // Conns counts the live connections.
 func (p *Proxy) Conns() int {
@@ -133,7 +141,10 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client *net.TCPConn) {
-	s, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	s, err := net.Dial("tcp", target)
 	if err != nil {
 		resetConn(client) // what a client sees of a server that is down
 		return

@@ -151,6 +151,19 @@ func TestCutAndReset(t *testing.T) {
 	dial(t, p).mustAsk(t, "three")
 }
 
+func TestRetarget(t *testing.T) {
+	a, b := serve(t), serve(t)
+	p := faultproxy.Start(t, a.ln.Addr().String())
+	live := dial(t, p)
+	live.mustAsk(t, "one")
+	p.Retarget(b.ln.Addr().String())
+	dial(t, p).mustAsk(t, "two")
+	live.mustAsk(t, "three")
+	if one, two := fmt.Sprint(a.requests()), fmt.Sprint(b.requests()); one != "[one three]" || two != "[two]" {
+		t.Errorf("the first was asked %s, the second %s", one, two)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	p := faultproxy.Start(t, serve(t).ln.Addr().String())
 	live := dial(t, p)

@@ -111,6 +111,8 @@ var rules = map[string]row{
 		why: "it starts Postgres for tests and needs its driver, nothing of ours"},
 	"internal/rabbittest": {modules: []string{amqp},
 		why: "it starts RabbitMQ for tests and needs its driver, nothing of ours"},
+	"internal/leaktest": {
+		why: "it looks at stacks, in every package's tests: standard library alone"},
 	"internal/smtpsink": {modules: []string{gosmtp, gosasl},
 		why: "a mail server for tests, which knows nothing of ours"},
 	"internal/slackstub": {

@@ -10,11 +10,27 @@ import (
 	"testing"
 )
 
+// Bouncer is a PgBouncer of a test's own.
+type Bouncer struct {
+	URL string // of the database, through it
+
+	owner owner
+	bin   string
+	dir   string
+	proc  *proc
+}
+
 // PgBouncer starts a PgBouncer in transaction mode before the database that
 // target names, and returns the URL through it. It stops with the test. Its
 // pool is small, so that successive transactions of one client land on different
 // server connections.
 func PgBouncer(t testing.TB, target string) string {
+	t.Helper()
+	return StartPgBouncer(t, target).URL
+}
+
+// StartPgBouncer is PgBouncer with the handles to break it.
+func StartPgBouncer(t testing.TB, target string) *Bouncer {
 	t.Helper()
 	bin, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -31,29 +47,54 @@ func PgBouncer(t testing.TB, target string) string {
 		fatal(t, err)
 	}
 	for range 3 {
-		var through string
-		if through, err = bouncer(t, o, bin, *u); err == nil {
-			return through
+		var b *Bouncer
+		if b, err = bouncer(o, bin, *u); err == nil {
+			t.Cleanup(func() { b.proc.stop(false) })
+			return b
 		}
 	}
 	t.Fatalf("start PgBouncer: %v", err)
-	return ""
+	return nil
 }
 
-func bouncer(t testing.TB, o owner, bin string, u url.URL) (string, error) {
+// Stop ends it at once, with all its connections.
+func (b *Bouncer) Stop(t testing.TB) {
+	t.Helper()
+	b.proc.stop(true)
+}
+
+// Restart starts a stopped one again, on the same port.
+func (b *Bouncer) Restart(t testing.TB) {
+	t.Helper()
+	if err := b.run(); err != nil {
+		t.Fatalf("restart PgBouncer: %v", err)
+	}
+}
+
+func (b *Bouncer) run() error {
+	p, err := b.owner.start(b.dir, "TERM", b.bin, filepath.Join(b.dir, iniFile))
+	if err != nil {
+		return err
+	}
+	b.proc = p
+	return nil
+}
+
+const iniFile = "pgbouncer.ini"
+
+func bouncer(o owner, bin string, u url.URL) (*Bouncer, error) {
 	port, err := freePort()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	dir, err := o.dir("paidonce-pgbouncer-*")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	upstream := fmt.Sprintf("host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username())
 	if password, ok := u.User.Password(); ok {
 		upstream += " password='" + strings.ReplaceAll(password, "'", "''") + "'"
 	}
-	ini := filepath.Join(dir, "pgbouncer.ini")
 	conf := fmt.Sprintf(`[databases]
 * = %s
 [pgbouncer]
@@ -64,22 +105,22 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 6
 max_client_conn = 500
+server_login_retry = 1
 `, upstream, port)
-	if err := os.WriteFile(ini, []byte(conf), 0o644); err != nil {
-		return "", err
-	}
-	p, err := o.start(dir, "TERM", bin, ini)
-	if err != nil {
-		return "", err
+	if err := os.WriteFile(filepath.Join(dir, iniFile), []byte(conf), 0o644); err != nil {
+		return nil, err
 	}
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	if err := answers(u.String()); err != nil {
-		err = fmt.Errorf("%w\n%s", err, logTail(dir))
-		p.stop(false)
-		return "", err
+	b := &Bouncer{URL: u.String(), owner: o, bin: bin, dir: dir}
+	if err := b.run(); err != nil {
+		return nil, err
 	}
-	t.Cleanup(func() { p.stop(false) })
-	return u.String(), nil
+	if err := answers(b.URL); err != nil {
+		err = fmt.Errorf("%w\n%s", err, logTail(dir))
+		b.proc.stop(false)
+		return nil, err
+	}
+	return b, nil
 }
 
 func exists(path string) bool {

@@ -83,6 +83,62 @@ func TestPgBouncerPoolsTransactions(t *testing.T) {
 	run(t, a, "commit")
 }
 
+// What a server that waits for a standby has committed is there when that is promoted. While the standby takes
+// nothing, nothing commits. The promoted one takes a standby of its own.
+func TestStandby(t *testing.T) {
+	a := pgtest.Start(t)
+	u := a.URL(t)
+	b := a.Standby(t)
+	c := connect(t, u)
+	run(t, c, "create table kept (x text)")
+	thaw := b.FreezeReceiver(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(context.Background(), "insert into kept values ('waited')")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Errorf("it commits without its standby: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	a.StopImmediate(t)
+	b.Promote(t)
+	b.Standby(t)
+	c = connect(t, strings.Replace(u, a.Addr(), b.Addr(), 1))
+	run(t, c, "insert into kept values ('after')")
+	if got := one(t, c, "select string_agg(x, ',' order by x) from kept"); got != "after,waited" {
+		t.Errorf("after the failover: %q", got)
+	}
+}
+
+func TestPgBouncerRestarts(t *testing.T) {
+	b := pgtest.StartPgBouncer(t, pgtest.URL(t))
+	c := connect(t, b.URL)
+	run(t, c, "create table kept (x text)")
+	b.Stop(t)
+	if err := c.Ping(t.Context()); err == nil {
+		t.Error("the stopped PgBouncer answers")
+	}
+	b.Restart(t)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := pgx.Connect(t.Context(), b.URL)
+		if err == nil {
+			c.Close(t.Context())
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the restarted PgBouncer does not answer: %v", err)
+		}
+	}
+}
+
 // TestServerEndsWithItsProcess kills a test process that has a server.
 func TestServerEndsWithItsProcess(t *testing.T) {
 	if os.Getenv("PGTEST_CHILD") != "" {

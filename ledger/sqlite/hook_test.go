@@ -114,6 +114,8 @@ func TestBadWorkFailsAlone(t *testing.T) {
 			return nil
 		}
 	}
+	leave := make(chan struct{})
+	defer close(leave)
 	for name, bad := range map[string]func(context.Context, sqlite.Tx) error{
 		"fails":                sql("insert into mark values ('bad')", "no sql"),
 		"commits":              sql("insert into mark values ('bad')", "commit"),
@@ -129,7 +131,7 @@ func TestBadWorkFailsAlone(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "insert into mark with recursive n(i) as (select 1 union all select i + 1 from n) select 'bad' from n")
 			return err
 		},
-		"leaves its goroutine": func(context.Context, sqlite.Tx) error { select {} },
+		"leaves its goroutine": func(context.Context, sqlite.Tx) error { <-leave; return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

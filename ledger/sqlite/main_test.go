@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/leaktest"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/sqlite"
 )
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Main(m))
 }
 
 // load takes jobs through the ledger until it is killed or its input ends, and says of each

@@ -1,0 +1,11 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/paidonce/paidonce/internal/leaktest"
+)
+
+// TestMain looks for goroutines that are left after the tests.
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m, "github.com/jackc/pgx/")) }
