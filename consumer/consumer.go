@@ -20,6 +20,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -216,9 +217,21 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 }
 
-// again is an exponential wait with jitter that never gives up.
-func again(first, ceil time.Duration) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0))
+// again is an exponential wait with jitter, of half as much more or less, that never gives up.
+func again(first, ceil time.Duration) *spread {
+	return &spread{backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0), backoff.WithRandomizationFactor(0))}
+}
+
+// spread takes its jitter from where all of it comes from.
+type spread struct{ *backoff.ExponentialBackOff }
+
+// NextBackOff implements backoff.BackOff.
+func (s *spread) NextBackOff() time.Duration {
+	d := s.ExponentialBackOff.NextBackOff()
+	if d == backoff.Stop {
+		return d
+	}
+	return d/2 + jitter.Below(d+1)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
