@@ -24,6 +24,11 @@ func (w *world) alive(id ledger.WorkerID, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[id] = time.Now().Add(ttl)
+	for old := range w.leases { // a newer life, be it of a join that was given up and came late, ends those before
+		if old.ID == id.ID && old.Epoch < id.Epoch {
+			delete(w.leases, old)
+		}
+	}
 }
 
 func runID(k ledger.Key, fence int64) string { return fmt.Sprintf("%s#%d", k, fence) }
@@ -48,27 +53,13 @@ func (w *world) claimed(before ledger.Job, r ledger.Request, c ledger.Claimed) {
 	w.note(r.Worker.ID, "runs %s, fence %d", r.Key, c.Lease.Fence)
 }
 
-// gated looks at a gate that opened: no attempt of the call before it is open or answered, and none is closed as unknown without
-// a leave on record.
+// gated notes the name of an attempt whose gate opened, which may be after its sender gave it up.
 func (w *world) gated(l ledger.Lease, a ledger.Attempt) {
 	j, _ := w.row(l.Key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	name := fmt.Sprintf("%s/%s#%d", l.Key, callName(a.Call), len(j.Attempts))
-	w.attempts[a.ID.String()] = name
-	for _, b := range j.Attempts {
-		if b.ID == a.ID || b.Call != a.Call || b.Generation != j.Generation {
-			continue
-		}
-		switch {
-		case b.State == ledger.Sent:
-			w.violated("5 unknown", "%s is sent while attempt %d is open", name, b.N)
-		case b.State == ledger.Received:
-			w.violated("3 kept", "%s is sent although attempt %d has an answer", name, b.N)
-		case b.State == ledger.UnknownAttempt && leaves(j, j.Generation) == 0:
-			w.violated("5 unknown", "%s is sent although attempt %d is unknown, and nobody allowed it", name, b.N)
-		}
-	}
+	w.attempts[a.ID.String()] = fmt.Sprintf("%s/%s#%d", l.Key, callName(a.Call), len(j.Attempts))
+	w.gates[a.ID.String()] = l.Key
 }
 
 func callName(c ledger.CallRef) string {
@@ -94,15 +85,44 @@ func leaves(j ledger.Job, generation int) (n int) {
 	return n
 }
 
-// wired looks at a request that reached the provider; w.mu is held.
+// wired looks at a request that reached the provider: its mark is on record, it is the only one of its attempt, and of what was sent
+// before for the same call nothing is open or answered, nor closed as unknown without a leave on record. w.mu is held.
 func (w *world) wired(r *request) {
-	if r.name == "" {
+	key, ok := w.gates[r.attempt]
+	if !ok {
 		w.violated("2 gate", "a request of %s/%s is sent without a mark on record", r.key, r.call)
+		return
 	}
-	for _, b := range w.bill {
-		if b != r && b.attempt == r.attempt {
-			w.violated("2 gate", "%s is sent twice", r.name)
+	j, _ := w.row(key)
+	i := slices.IndexFunc(j.Attempts, func(a ledger.AttemptRow) bool { return a.ID.String() == r.attempt })
+	if i < 0 || j.Attempts[i].State != ledger.Sent {
+		w.violated("2 gate", "%s is sent, and is not on record as such", r.name)
+		return
+	}
+	a := j.Attempts[i]
+	for _, b := range j.Attempts {
+		if b.Call == a.Call && b.Generation == a.Generation && w.reached(b.ID.String(), r) {
+			w.again(r.name, j, a, b)
 		}
+	}
+}
+
+// reached says that another request of the attempt than r, or of another attempt, reached the provider; w.mu is held.
+func (w *world) reached(attempt string, r *request) bool {
+	return slices.ContainsFunc(w.bill, func(b *request) bool { return b != r && b.attempt == attempt })
+}
+
+// again looks at a call that is sent though it was before, as attempt b; w.mu is held.
+func (w *world) again(name string, j ledger.Job, a, b ledger.AttemptRow) {
+	switch {
+	case a.ID == b.ID:
+		w.violated("2 gate", "%s is sent twice", name)
+	case b.State == ledger.Sent:
+		w.violated("5 unknown", "%s is sent while attempt %d is open", name, b.N)
+	case b.State == ledger.Received:
+		w.violated("3 kept", "%s is sent although attempt %d has an answer", name, b.N)
+	case b.State == ledger.UnknownAttempt && leaves(j, j.Generation) == 0:
+		w.violated("5 unknown", "%s is sent although attempt %d is unknown, and nobody allowed it", name, b.N)
 	}
 }
 

@@ -38,3 +38,16 @@ func TestSeeds(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d histories with %d requests in %s: %.0f a minute", *seeds, requests, took.Round(time.Millisecond), float64(*seeds)/took.Minutes())
 }
+
+// The same seed is the same history.
+func TestSame(t *testing.T) {
+	for s := range uint64(25) {
+		one, two := play(t, 1000+s, nil, mutant{}), play(t, 1000+s, nil, mutant{})
+		for i, l := range one.lines {
+			if i >= len(two.lines) || two.lines[i] != l {
+				t.Errorf("seed %d differs at line %d of %d and %d:\n%s\n%s", 1000+s, i, len(one.lines), len(two.lines), l, append(two.lines, "")[min(i, len(two.lines))])
+				break
+			}
+		}
+	}
+}

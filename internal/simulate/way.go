@@ -272,13 +272,13 @@ func (s source) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {
 	if s.w.out(errBroker) {
 		return nil, errBroker
 	}
-	ds, err := s.Source.Receive(ctx, n)
+	ds, err := s.next(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	s.w.took(ds)
 	for _, d := range ds {
-		s.w.say(s.n.Name, "receives %s (%s)", keyOf(d), d.ID)
+		s.w.say(s.n.Name, "receives %s", deliveryName(d))
 	}
 	what := s.n.Name + " receive " + keyOf(ds[0]).Text
 	switch kind, d := s.w.strike(fmt.Sprintf("%s %d", what, s.w.nth(what))); kind {
@@ -295,23 +295,34 @@ func (s source) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {
 	return ds, nil
 }
 
+// next waits for its turn, so that of those who wait for the same message the same one has it in every play.
+func (s source) next(ctx context.Context, n int) ([]broker.Delivery, error) {
+	select {
+	case s.w.turn <- struct{}{}:
+		defer func() { <-s.w.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return s.Source.Receive(ctx, n)
+}
+
 func (s source) Ack(ctx context.Context, d broker.Delivery) error {
-	return tell(ctx, s.way, "ack", keyOf(d).Text, func(ctx context.Context) error {
+	return tell(ctx, s.way, "ack", deliveryName(d), func(ctx context.Context) error {
 		s.w.acks(d)
 		return s.Source.Ack(ctx, d)
 	})
 }
 
 func (s source) Nack(ctx context.Context, d broker.Delivery, delay time.Duration) error {
-	return tell(ctx, s.way, "nack", keyOf(d).Text, func(ctx context.Context) error { return s.Source.Nack(ctx, d, delay) })
+	return tell(ctx, s.way, "nack", deliveryName(d), func(ctx context.Context) error { return s.Source.Nack(ctx, d, delay) })
 }
 
 func (s source) Extend(ctx context.Context, d broker.Delivery, by time.Duration) (time.Time, error) {
-	return do(ctx, s.way, "extend", keyOf(d).Text+" "+d.ID, func(ctx context.Context) (time.Time, error) { return s.Source.Extend(ctx, d, by) })
+	return do(ctx, s.way, "extend", deliveryName(d), func(ctx context.Context) (time.Time, error) { return s.Source.Extend(ctx, d, by) })
 }
 
 func (s source) DeadLetter(ctx context.Context, d broker.Delivery, reason string) error {
-	return tell(ctx, s.way, "dead-letter", keyOf(d).Text, func(ctx context.Context) error { return s.Source.DeadLetter(ctx, d, reason) })
+	return tell(ctx, s.way, "dead-letter", deliveryName(d), func(ctx context.Context) error { return s.Source.DeadLetter(ctx, d, reason) })
 }
 
 // publisher is the way of what results ask for.

@@ -26,7 +26,8 @@ type world struct {
 	plan   *plan
 	mutant mutant
 	began  time.Time
-	calm   time.Time // nothing goes wrong from here
+	turn   chan struct{} // of whoever waits for a message
+	calm   time.Time     // nothing goes wrong from here
 	conns  sync.WaitGroup
 	bg     sync.WaitGroup // of the world itself
 
@@ -39,7 +40,8 @@ type world struct {
 	counts      map[string]int // how often something was asked
 	arrivals    map[string]int // of requests at the provider, by job and call
 	bill        []*request
-	attempts    map[string]string // names, by id
+	attempts    map[string]string     // names, by id
+	gates       map[string]ledger.Key // their jobs, by id
 	slots       [workers]*mortal.Node
 	lives       [workers]int
 	nodes       []*mortal.Node
@@ -91,8 +93,8 @@ func play(t *testing.T, seed uint64, off map[string]bool, m mutant) (o outcome) 
 }
 
 func newWorld(mw *mortal.World, p *plan, m mutant) *world {
-	w := &world{World: mw, plan: p, mutant: m, began: time.Now(), calm: time.Now().Add(chaos), effects: map[string]int{}, counts: map[string]int{}, arrivals: map[string]int{},
-		attempts: map[string]string{}, ended: map[*mortal.Node]time.Time{}, leases: map[ledger.WorkerID]time.Time{}, deadlines: map[string]time.Time{},
+	w := &world{World: mw, plan: p, mutant: m, turn: make(chan struct{}, 1), began: time.Now(), calm: time.Now().Add(chaos), effects: map[string]int{}, counts: map[string]int{}, arrivals: map[string]int{},
+		attempts: map[string]string{}, gates: map[string]ledger.Key{}, ended: map[*mortal.Node]time.Time{}, leases: map[ledger.WorkerID]time.Time{}, deadlines: map[string]time.Time{},
 		results: map[string][]ledger.ID{}, used: map[ledger.ID][]ledger.ID{}}
 	w.Queue = memory.New(memory.Options{Visibility: visibility})
 	w.Level = slog.Level(100)
@@ -233,7 +235,7 @@ func (p *plan) any(n int) sent {
 
 func (w *world) publish(s sent) {
 	body, _ := json.Marshal(s.what) // strings always encode
-	m := broker.Message{Body: body, Attributes: map[string]string{consumer.Attribute: s.what.Kind}}
+	m := broker.Message{ID: fmt.Sprintf("%s/%d", s.id, w.nth(s.id)), Body: body, Attributes: map[string]string{consumer.Attribute: s.what.Kind}}
 	if err := w.Queue.Publish(context.Background(), m); err != nil {
 		w.violate("publish", "%v", err)
 	}
@@ -258,6 +260,14 @@ func keyOf(d broker.Delivery) ledger.Key {
 	var o order
 	_ = json.Unmarshal(d.Body, &o) // they are all ours
 	return o.JobKey().Ledger()
+}
+
+// deliveryName is the same in every play of a seed.
+func deliveryName(d broker.Delivery) string {
+	if result, n, ok := strings.Cut(d.ID, "/"); ok && len(result) == 36 { // of the outbox: a random id
+		return keyOf(d).Text + " asked " + n
+	}
+	return keyOf(d).Text + " " + d.ID
 }
 
 // say writes a line of the history.
