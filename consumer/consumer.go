@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,9 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, errYield), errors.Is(err, context.Canceled):
+			// Whoever wants the slot may only be about to take it: on one processor it does not get to it while polls
+			// begin and end here.
+			runtime.Gosched()
 		case errors.Is(err, broker.ErrUnavailable):
 			c.log.WarnContext(ctx, "nothing can be received", "error", err)
 			sleep(ctx, wait.NextBackOff())

@@ -130,9 +130,17 @@ func (p *plan) fault(name string) (faultKind, time.Duration) {
 		return none, 0
 	}
 	k := p.kinds[p.chance.below(len(p.kinds), "which", name)]
-	longest := 60 * time.Second
-	if k == lateCommit {
+	return k, p.long(k, name)
+}
+
+// long is how long a fault lasts. Few are longer than a hold: then what stood still finds that others went on without it.
+func (p *plan) long(k faultKind, name string) time.Duration {
+	longest := time.Minute
+	switch {
+	case k == lateCommit: // servers end what nobody waits for
 		longest = 15 * time.Second
+	case (k == freezeBefore || k == freezeAfter) && p.chance.likely(0.2, "long", name):
+		longest = 2 * holdTime
 	}
-	return k, p.chance.between(100*time.Millisecond, longest, "for", name)
+	return p.chance.between(100*time.Millisecond, longest, "for", name)
 }

@@ -2,41 +2,46 @@ package simulate
 
 import (
 	"flag"
+	"os"
+	"runtime"
 	"testing"
 	"time"
 )
 
 var (
 	seeds = flag.Int("seeds", 150, "how many histories to play")
-	first = flag.Uint64("seed", 0, "play this one history, and show it")
+	one   = flag.Uint64("seed", 0, "play this one history, and show it")
 	from  = flag.Uint64("from", 1, "the first of the histories to play")
 )
 
+// One processor: goroutines that can run at the same instant run in an order that the runtime does not choose anew each time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+// The five guarantees hold in every history.
 func TestSeeds(t *testing.T) {
-	if *first != 0 {
-		o := play(t, *first, nil, mutant{})
-		for _, l := range o.lines {
-			t.Log(l)
-		}
+	if *one != 0 {
+		o := play(t, *one, nil, mutant{})
+		t.Log(o.report(*one))
 		for _, v := range o.violations {
 			t.Error(v)
 		}
 		return
 	}
-	began, requests := time.Now(), 0
-	bad := 0
-	for s := range uint64(*seeds) {
-		o := play(t, *from+s, nil, mutant{})
-		requests += o.requests
+	began, requests, faults := time.Now(), 0, 0
+	for s := *from; s < *from+uint64(*seeds) && !t.Failed(); s++ {
+		o := play(t, s, nil, mutant{})
+		requests, faults = requests+o.requests, faults+len(o.misfortunes)+len(o.plan.events)
 		if len(o.violations) > 0 {
-			t.Errorf("seed %d: %q", *from+s, o.violations)
-			if bad++; bad > 20 {
-				break
-			}
+			small, _ := shrink(t, s, mutant{}, o)
+			t.Errorf("%s\nplay the whole of it: go test ./internal/simulate -run TestSeeds -v -seed %d", small.report(s), s)
 		}
 	}
 	took := time.Since(began)
-	t.Logf("%d histories with %d requests in %s: %.0f a minute", *seeds, requests, took.Round(time.Millisecond), float64(*seeds)/took.Minutes())
+	t.Logf("%d histories with %d requests and %d faults in %s: %.0f a minute", *seeds, requests, faults, took.Round(time.Millisecond), float64(*seeds)/took.Minutes())
 }
 
 // The same seed is the same history.
