@@ -59,7 +59,7 @@ func do[T any](ctx context.Context, y way, verb, key string, call func(context.C
 			return none0, err
 		}
 	case lateCommit:
-		w.bg.Go(func() {
+		w.goes(func() {
 			time.Sleep(d)
 			_, err := call(context.WithoutCancel(ctx))
 			w.say(y.n.Name, "%s %s, late: %v", verb, key, err)

@@ -29,11 +29,11 @@ type world struct {
 	turn   chan struct{} // of whoever waits for a message
 	calm   time.Time     // nothing goes wrong from here
 	conns  sync.WaitGroup
-	bg     sync.WaitGroup // of the world itself
 
 	effects map[string]int // of commits, by job; under the ledger's lock
 
 	mu          sync.Mutex
+	busy        int // goroutines of the world itself
 	lines       []string
 	violations  []string
 	misfortunes []string       // ids of what went wrong, to be left out one by one
@@ -114,13 +114,13 @@ func (w *world) history() {
 		w.start(i)
 	}
 	for _, s := range w.plan.sent {
-		w.bg.Go(func() { time.Sleep(s.at); w.publish(s) })
+		w.goes(func() { time.Sleep(s.at); w.publish(s) })
 	}
 	for _, e := range w.plan.events {
-		w.bg.Go(func() { time.Sleep(e.at); w.happen(e) })
+		w.goes(func() { time.Sleep(e.at); w.happen(e) })
 	}
 	time.Sleep(time.Until(w.calm))
-	w.bg.Wait() // what began still ends: freezes, restarts, late commits
+	w.settled() // what began still ends: freezes, restarts, late commits
 	w.say("world", "nothing goes wrong any more")
 	w.rest("after the faults")
 	w.person()
@@ -132,9 +132,33 @@ func (w *world) history() {
 	for _, n := range w.nodes {
 		n.Buried()
 	}
+	w.settled()
 	l.Close()
 	w.conns.Wait()
 	w.check()
+}
+
+// goes does something of the world's own beside all else.
+func (w *world) goes(f func()) {
+	w.mu.Lock()
+	w.busy++
+	w.mu.Unlock()
+	go func() {
+		f()
+		w.mu.Lock()
+		w.busy--
+		w.mu.Unlock()
+	}()
+}
+
+// settled waits until nothing of that is under way.
+func (w *world) settled() {
+	for busy := 1; busy > 0; {
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		busy = w.busy
+		w.mu.Unlock()
+	}
 }
 
 // start begins the next life of a worker.
@@ -164,14 +188,14 @@ func (w *world) die(n *mortal.Node, after time.Duration) {
 	w.note(n.Name, "dies")
 	w.mu.Unlock()
 	n.Kill()
-	w.bg.Go(func() { time.Sleep(after); w.start(slot) })
+	w.goes(func() { time.Sleep(after); w.start(slot) })
 }
 
 // freeze makes a worker stand still for d.
 func (w *world) freeze(n *mortal.Node, d time.Duration) {
 	w.say(n.Name, "stands still for %s", d)
 	n.Freeze()
-	w.bg.Go(func() { time.Sleep(d); n.Thaw(); w.say(n.Name, "goes on") })
+	w.goes(func() { time.Sleep(d); n.Thaw(); w.say(n.Name, "goes on") })
 }
 
 // drain stops a worker in order, and starts its next life when it has ended.
