@@ -53,6 +53,10 @@ bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of
 proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and reconcile side by side, and what each paid
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
 
+.PHONY: simulate
+simulate: ## SEEDS histories (20000) of three workers under simulated time and seeded faults, checked; FROM=1 is the first
+	$(GO) test ./internal/simulate -count 1 -run '^TestSeeds$$' -timeout $(TIMEOUT) -v -seeds $(or $(SEEDS),20000) -from $(or $(FROM),1)
+
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (20s)
 	@GO='$(GO)' tools/fuzz.sh $(FUZZTIME)

@@ -12,7 +12,7 @@ import (
 )
 
 // settleTime is how long a worker must live on after it heard an answer for the answer to be on record: longer than any outage.
-const settleTime = 3 * time.Minute
+const settleTime = 12 * time.Minute
 
 // check looks at the whole history when all is over.
 func (w *world) check() {
@@ -153,4 +153,23 @@ func (w *world) checkResult(j ledger.Job) {
 			w.violate("3 kept", "the result of %s has %q, which no answer that it used is", j.Key, part)
 		}
 	}
+}
+
+// ends counts what became of jobs, the rules by which it came, and what was done by a person.
+func (w *world) ends() map[string]int {
+	ends := map[string]int{"dead letter": len(w.Queue.DeadLetters()), "held": w.counts["held"]}
+	for _, j := range w.jobs() {
+		ends[string(j.State)]++
+		ends["step"] += len(j.Steps)
+		for _, e := range j.History {
+			rule, _, _ := strings.Cut(e.Reason, " ")
+			ends[strings.TrimSuffix(rule, ":")]++
+		}
+		for _, a := range j.Attempts {
+			if a.Surplus {
+				ends["surplus"]++
+			}
+		}
+	}
+	return ends
 }

@@ -86,6 +86,7 @@ func (w *world) person() {
 		c, key := w.plan.chance, j.Key.Text
 		switch {
 		case j.State == ledger.Unknown:
+			w.nth("held")
 			w.decides(j, c.below(4, "person", key))
 		case j.State == ledger.Done && j.Action != "mail" && c.likely(0.1, "again", key):
 			w.reopens(j.Key, "once more", false)

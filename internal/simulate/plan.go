@@ -36,7 +36,7 @@ type sent struct {
 type event struct {
 	id   string
 	at   time.Duration
-	what string // crash, freeze, drain, lapse, duplicate, cancel, ledger_out, broker_out
+	what string // crash, freeze, drain, lapse, duplicate, cancel, ledger_out, broker_out, cut
 	who  int    // a worker, or a message
 	d    time.Duration
 }
@@ -91,10 +91,13 @@ func (p *plan) planMessages() {
 
 func (p *plan) planEvents() {
 	c := p.chance
-	whats := []string{"crash", "crash", "freeze", "freeze", "drain", "lapse", "lapse", "duplicate", "cancel", "ledger_out", "broker_out"}
+	whats := []string{"crash", "crash", "freeze", "freeze", "drain", "lapse", "lapse", "duplicate", "cancel", "ledger_out", "broker_out", "cut", "cut"}
 	for i := range c.below(8, "events") {
 		id := fmt.Sprintf("event %d", i)
 		e := event{id: id, at: c.between(time.Second, chaos, id), what: whats[c.below(len(whats), id, "what")], who: c.below(1<<20, id, "who"), d: c.between(time.Second, 70*time.Second, id, "for")}
+		if e.what == "cut" { // from the ledger alone, for longer than a hold: others go on
+			e.d = holdTime + 4*e.d
+		}
 		if !p.off[id] {
 			p.events = append(p.events, e)
 		}

@@ -74,7 +74,7 @@ func do[T any](ctx context.Context, y way, verb, key string, call func(context.C
 			return none0, y.lost
 		}
 	}
-	if w.out(y.lost) {
+	if w.out(y) {
 		return none0, y.lost
 	}
 	v, err := call(ctx)
@@ -117,13 +117,16 @@ func (w *world) strike(name string) (faultKind, time.Duration) {
 	return kind, d
 }
 
-// out reports whether the ledger or the broker is away.
-func (w *world) out(lost error) bool {
+// out reports whether the ledger or the broker is away, for all or for the worker.
+func (w *world) out(y way) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	spans, now := w.ledgerOut, time.Now()
-	if lost == errBroker {
+	switch {
+	case y.lost == errBroker:
 		spans = w.brokerOut
+	case now.Before(w.cut[y.n]):
+		return true
 	}
 	return slices.ContainsFunc(spans, func(s span) bool { return !now.Before(s.from) && now.Before(s.to) })
 }
@@ -158,11 +161,11 @@ func (s store) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, err
 }
 
 func (s store) Look(ctx context.Context, l ledger.Lease, c ledger.CallRef) (ledger.Looked, error) {
-	return do(ctx, s.way, "look", l.Key.Text+"/"+c.Name, func(ctx context.Context) (ledger.Looked, error) { return s.Store.Look(ctx, l, c) })
+	return do(ctx, s.way, "look", l.Key.Text+"/"+callName(c), func(ctx context.Context) (ledger.Looked, error) { return s.Store.Look(ctx, l, c) })
 }
 
 func (s store) Send(ctx context.Context, l ledger.Lease, a ledger.Attempt) error {
-	return tell(ctx, s.way, "send", l.Key.Text+"/"+a.Call.Name, func(ctx context.Context) error {
+	return tell(ctx, s.way, "send", l.Key.Text+"/"+callName(a.Call), func(ctx context.Context) error {
 		err := s.Store.Send(ctx, l, a)
 		if err == nil {
 			s.w.gated(l, a)
@@ -269,7 +272,7 @@ type source struct {
 
 // Receive is asked for a message that may be long in coming, so what goes wrong goes wrong with the messages.
 func (s source) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {
-	if s.w.out(errBroker) {
+	if s.w.out(s.way) {
 		return nil, errBroker
 	}
 	ds, err := s.next(ctx, n)

@@ -49,6 +49,7 @@ type world struct {
 	held        []broker.Delivery          // handed out and not settled, as far as the workers say
 	ledgerOut   []span
 	brokerOut   []span
+	cut         map[*mortal.Node]time.Time    // until when a worker does not reach the ledger
 	leases      map[ledger.WorkerID]time.Time // until when a worker is alive
 	deadlines   map[string]time.Time          // of runs, by job and fence
 	results     map[string][]ledger.ID        // that were committed, by job and generation
@@ -65,6 +66,7 @@ type outcome struct {
 	lines       []string
 	plan        *plan
 	requests    int
+	ends        map[string]int // what became of jobs, and by which rules
 }
 
 // table prices the provider's one model: a dollar for a million tokens.
@@ -87,7 +89,7 @@ func play(t *testing.T, seed uint64, off map[string]bool, m mutant) (o outcome) 
 	mortal.Bubble(t, func(mw *mortal.World) {
 		w := newWorld(mw, p, m)
 		w.history()
-		o = outcome{w.violations, w.misfortunes, w.lines, p, len(w.bill)}
+		o = outcome{w.violations, w.misfortunes, w.lines, p, len(w.bill), w.ends()}
 	})
 	return o
 }
@@ -95,7 +97,7 @@ func play(t *testing.T, seed uint64, off map[string]bool, m mutant) (o outcome) 
 func newWorld(mw *mortal.World, p *plan, m mutant) *world {
 	w := &world{World: mw, plan: p, mutant: m, turn: make(chan struct{}, 1), began: time.Now(), calm: time.Now().Add(chaos), effects: map[string]int{}, counts: map[string]int{}, arrivals: map[string]int{},
 		attempts: map[string]string{}, gates: map[string]ledger.Key{}, ended: map[*mortal.Node]time.Time{}, leases: map[ledger.WorkerID]time.Time{}, deadlines: map[string]time.Time{},
-		results: map[string][]ledger.ID{}, used: map[ledger.ID][]ledger.ID{}}
+		cut: map[*mortal.Node]time.Time{}, results: map[string][]ledger.ID{}, used: map[ledger.ID][]ledger.ID{}}
 	w.Queue = memory.New(memory.Options{Visibility: visibility})
 	w.Level = slog.Level(100)
 	w.Config = consumer.Config{Workers: 3, Lease: lease, SettleWindow: window, Hold: holdTime, MaxRun: maxRun, Retry: consumer.Backoff{First: 2 * time.Second, Ceil: 20 * time.Second},
@@ -241,6 +243,10 @@ func (w *world) happen(e event) {
 	case "ledger_out":
 		w.mu.Lock()
 		w.ledgerOut = append(w.ledgerOut, span{time.Now(), time.Now().Add(e.d)})
+		w.mu.Unlock()
+	case "cut":
+		w.mu.Lock()
+		w.cut[n] = time.Now().Add(e.d)
 		w.mu.Unlock()
 	case "broker_out":
 		w.mu.Lock()
