@@ -151,7 +151,8 @@ func (w *world) took(ds []broker.Delivery) {
 // acks looks at a message that is about to be acknowledged: its outcome is durable, or the ledger brings it back.
 func (w *world) acks(d broker.Delivery) {
 	j, ok := w.row(keyOf(d))
-	if !ok || !j.State.Terminal() && j.Carrier != ledger.CarriedByLedger {
+	busy := w.Config.AckBusy && j.InputKept // duplicates of a running job, as whoever sets it wants: the sweep brings it back, after the grace time
+	if !ok || !j.State.Terminal() && j.Carrier != ledger.CarriedByLedger && !busy {
 		w.violate("4 ack", "the message of %s is acknowledged, and the job is %q, carried by %q", keyOf(d), j.State, j.Carrier)
 	}
 	w.mu.Lock()

@@ -3,6 +3,8 @@ package simulate
 import (
 	"fmt"
 	"time"
+
+	"github.com/paidonce/paidonce/broker/memory"
 )
 
 // How long the phases last, in simulated time.
@@ -36,7 +38,7 @@ type sent struct {
 type event struct {
 	id   string
 	at   time.Duration
-	what string // crash, freeze, drain, lapse, duplicate, cancel, ledger_out, broker_out, cut
+	what string // crash, freeze, drain, lapse, duplicate, cancel, ledger_out, broker_out, cut, drop
 	who  int    // a worker, or a message
 	d    time.Duration
 }
@@ -91,7 +93,7 @@ func (p *plan) planMessages() {
 
 func (p *plan) planEvents() {
 	c := p.chance
-	whats := []string{"crash", "crash", "freeze", "freeze", "drain", "lapse", "lapse", "duplicate", "cancel", "ledger_out", "broker_out", "cut", "cut"}
+	whats := []string{"crash", "crash", "freeze", "freeze", "drain", "lapse", "lapse", "duplicate", "cancel", "ledger_out", "broker_out", "cut", "cut", "drop"}
 	for i := range c.below(8, "events") {
 		id := fmt.Sprintf("event %d", i)
 		e := event{id: id, at: c.between(time.Second, chaos, id), what: whats[c.below(len(whats), id, "what")], who: c.below(1<<20, id, "who"), d: c.between(time.Second, 70*time.Second, id, "for")}
@@ -102,6 +104,17 @@ func (p *plan) planEvents() {
 			p.events = append(p.events, e)
 		}
 	}
+}
+
+// queue is the broker of the seed: one with a visibility timeout, one that holds nothing for long, or one that holds while connected.
+func (p *plan) queue() memory.Options {
+	switch p.chance.below(4, "broker") {
+	case 0:
+		return memory.Options{Visibility: visibility, MaxHold: 2 * time.Minute, CountAll: true}
+	case 1:
+		return memory.Options{NoDeadline: true, MaxHold: 4 * time.Minute}
+	}
+	return memory.Options{Visibility: visibility}
 }
 
 // faultKind is what goes wrong at a call.

@@ -95,7 +95,9 @@ func (w *world) answer(c *mortal.Conn) {
 	if r.ran && head == "200 OK" && m.what != "half" && err == nil && !c.From.Gone() && !c.From.Frozen() {
 		r.heard = time.Now()
 	}
-	w.note("provider", "answers %s %s (%v)", r.name, head, err)
+	if err == nil { // else a worker's end closed it, and others with it at the same instant
+		w.note("provider", "answers %s: %s", r.name, head)
+	}
 }
 
 // arrived writes a request down and says how it is treated.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/internal/mortal"
 	"github.com/paidonce/paidonce/ledger"
@@ -28,6 +29,9 @@ type way struct {
 
 // between puts the ways between a worker and what it uses.
 func (w *world) between(n *mortal.Node, cfg *consumer.Config) {
+	w.mu.Lock()
+	w.sources[n], _ = cfg.Source.(*memory.Source)
+	w.mu.Unlock()
 	if w.mutant.store != nil {
 		cfg.Store = w.mutant.store(cfg.Store)
 	}

@@ -45,6 +45,7 @@ type world struct {
 	slots       [workers]*mortal.Node
 	lives       [workers]int
 	nodes       []*mortal.Node
+	sources     map[*mortal.Node]*memory.Source
 	ended       map[*mortal.Node]time.Time // when it was killed or told to stop
 	held        []broker.Delivery          // handed out and not settled, as far as the workers say
 	ledgerOut   []span
@@ -97,11 +98,11 @@ func play(t *testing.T, seed uint64, off map[string]bool, m mutant) (o outcome) 
 func newWorld(mw *mortal.World, p *plan, m mutant) *world {
 	w := &world{World: mw, plan: p, mutant: m, turn: make(chan struct{}, 1), began: time.Now(), calm: time.Now().Add(chaos), effects: map[string]int{}, counts: map[string]int{}, arrivals: map[string]int{},
 		attempts: map[string]string{}, gates: map[string]ledger.Key{}, ended: map[*mortal.Node]time.Time{}, leases: map[ledger.WorkerID]time.Time{}, deadlines: map[string]time.Time{},
-		cut: map[*mortal.Node]time.Time{}, results: map[string][]ledger.ID{}, used: map[ledger.ID][]ledger.ID{}}
-	w.Queue = memory.New(memory.Options{Visibility: visibility})
+		cut: map[*mortal.Node]time.Time{}, sources: map[*mortal.Node]*memory.Source{}, results: map[string][]ledger.ID{}, used: map[ledger.ID][]ledger.ID{}}
+	w.Queue = memory.New(p.queue())
 	w.Level = slog.Level(100)
 	w.Config = consumer.Config{Workers: 3, Lease: lease, SettleWindow: window, Hold: holdTime, MaxRun: maxRun, Retry: consumer.Backoff{First: 2 * time.Second, Ceil: 20 * time.Second},
-		Grace: 4 * time.Minute, Tick: 10 * time.Second, Prices: table()}
+		Grace: 4 * time.Minute, Tick: 10 * time.Second, Prices: table(), AckBusy: p.chance.likely(0.3, "ack busy")}
 	w.Register = w.register
 	w.Way = w.between
 	return w
@@ -190,6 +191,7 @@ func (w *world) die(n *mortal.Node, after time.Duration) {
 	w.note(n.Name, "dies")
 	w.mu.Unlock()
 	n.Kill()
+	w.drop(n)
 	w.goes(func() { time.Sleep(after); w.start(slot) })
 }
 
@@ -215,7 +217,16 @@ func (w *world) drain(slot int) {
 	}
 	n.Stop()
 	n.Buried()
+	w.drop(n)
 	w.start(slot)
+}
+
+// drop ends a worker's connection to the broker, which takes back all that it holds.
+func (w *world) drop(n *mortal.Node) {
+	w.mu.Lock()
+	s := w.sources[n]
+	w.mu.Unlock()
+	s.Drop()
 }
 
 // happen makes an event happen.
@@ -244,10 +255,13 @@ func (w *world) happen(e event) {
 		w.mu.Lock()
 		w.ledgerOut = append(w.ledgerOut, span{time.Now(), time.Now().Add(e.d)})
 		w.mu.Unlock()
+	case "drop":
+		w.drop(n)
 	case "cut":
 		w.mu.Lock()
 		w.cut[n] = time.Now().Add(e.d)
 		w.mu.Unlock()
+		time.Sleep(e.d)
 	case "broker_out":
 		w.mu.Lock()
 		w.brokerOut = append(w.brokerOut, span{time.Now(), time.Now().Add(e.d)})
