@@ -48,56 +48,71 @@ var quiet = map[string]bool{"renew": true, "flagged": true, "sweep": true, "due"
 
 // do asks for one thing, once, as the seed wants it.
 func do[T any](ctx context.Context, y way, verb, key string, call func(context.Context) (T, error)) (T, error) {
-	var none0 T
+	var zero T
 	w, what := y.w, y.n.Name+" "+verb+" "+key
 	name := fmt.Sprintf("%s %d", what, w.nth(what))
 	kind, d := w.strike(name)
 	if err := pause(ctx, w.plan.chance.between(time.Millisecond, 5*time.Millisecond, "latency", name)); err != nil {
-		return none0, err
+		return zero, err
 	}
-	switch kind {
-	case failBefore:
-		return none0, y.lost
-	case slowBefore:
-		if err := pause(ctx, d); err != nil {
-			return none0, err
-		}
-	case lateCommit:
+	if kind == lateCommit {
 		w.goes(func() {
 			time.Sleep(d)
 			_, err := call(context.WithoutCancel(ctx))
 			w.say(y.n.Name, "%s %s, late: %v", verb, key, err)
 		})
-		return none0, y.lost
-	case crashBefore:
-		w.die(y.n, d)
-		return none0, y.lost
-	case freezeBefore:
-		w.freeze(y.n, d)
-		if !y.n.Runs() {
-			return none0, y.lost
-		}
+		return zero, y.lost
 	}
-	if w.out(y) {
-		return none0, y.lost
+	if err := y.before(ctx, kind, d); err != nil {
+		return zero, err
 	}
 	v, err := call(ctx)
 	if !quiet[verb] || err != nil && ctx.Err() == nil {
 		w.say(y.n.Name, "%s %s: %v", verb, key, err)
 	}
-	switch kind {
-	case failAfter:
-		return none0, y.lost
-	case slowAfter:
-		if err := pause(ctx, d); err != nil {
-			return none0, err
-		}
-	case crashAfter:
-		w.die(y.n, d)
-	case freezeAfter:
-		w.freeze(y.n, d)
+	if lost := y.after(ctx, kind, d); lost != nil {
+		return zero, lost
 	}
 	return v, err
+}
+
+// before is what goes wrong before it is done; nil: it is to be done.
+func (y way) before(ctx context.Context, kind faultKind, d time.Duration) error {
+	switch kind {
+	case failBefore:
+		return y.lost
+	case slowBefore:
+		if err := pause(ctx, d); err != nil {
+			return err
+		}
+	case crashBefore:
+		y.w.die(y.n, d)
+		return y.lost
+	case freezeBefore:
+		y.w.freeze(y.n, d)
+		if !y.n.Runs() {
+			return y.lost
+		}
+	}
+	if y.w.out(y) {
+		return y.lost
+	}
+	return nil
+}
+
+// after is what goes wrong when it was done; nil: its answer is heard, if anybody lives to hear it.
+func (y way) after(ctx context.Context, kind faultKind, d time.Duration) error {
+	switch kind {
+	case failAfter:
+		return y.lost
+	case slowAfter:
+		return pause(ctx, d)
+	case crashAfter:
+		y.w.die(y.n, d)
+	case freezeAfter:
+		y.w.freeze(y.n, d)
+	}
+	return nil
 }
 
 // tell is do for what answers with an error alone.

@@ -251,22 +251,27 @@ func (w *world) happen(e event) {
 		k := w.plan.any(e.who).what.JobKey().Ledger()
 		_, err := w.Ledger.Resolve(context.Background(), ledger.Resolution{Key: k, Action: ledger.Cancel, Reason: "nobody wants it", By: ledger.ByPerson, Who: "ann"})
 		w.say("ann", "cancels %s: %v", k, err)
-	case "ledger_out":
-		w.mu.Lock()
-		w.ledgerOut = append(w.ledgerOut, span{time.Now(), time.Now().Add(e.d)})
-		w.mu.Unlock()
 	case "drop":
 		w.drop(n)
-	case "cut":
-		w.mu.Lock()
-		w.cut[n] = time.Now().Add(e.d)
-		w.mu.Unlock()
-		time.Sleep(e.d)
-	case "broker_out":
-		w.mu.Lock()
-		w.brokerOut = append(w.brokerOut, span{time.Now(), time.Now().Add(e.d)})
-		w.mu.Unlock()
+	default:
+		w.away(e, n)
 	}
+}
+
+// away has the ledger or the broker away, for all or, where the worker is cut off, for the one.
+func (w *world) away(e event, n *mortal.Node) {
+	w.mu.Lock()
+	until := time.Now().Add(e.d)
+	switch e.what {
+	case "ledger_out":
+		w.ledgerOut = append(w.ledgerOut, span{time.Now(), until})
+	case "broker_out":
+		w.brokerOut = append(w.brokerOut, span{time.Now(), until})
+	case "cut":
+		w.cut[n] = until
+	}
+	w.mu.Unlock()
+	time.Sleep(e.d) // nothing rests before it is over
 }
 
 // any is one of the messages; without any, one of a job that nobody else asks for.
