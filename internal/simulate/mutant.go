@@ -160,7 +160,7 @@ func mutants() []mutant {
 		wrap("a gate without a mark", func(s ledger.Store) ledger.Store { return openGate{s} }),
 		wrap("a look that sees no answer", func(s ledger.Store) ledger.Store { return amnesiac{s} }),
 		wrap("a commit that does the user's work twice", func(s ledger.Store) ledger.Store { return doubling{s} }),
-		late(wrap("a result that loses its messages", func(s ledger.Store) ledger.Store { return losing{s} }), 15),
+		late(wrap("a result that loses its messages", func(s ledger.Store) ledger.Store { return losing{s} }), 60),
 		late(without("J7", "fence"), 20), without("J9", "definite"),
 	}
 }

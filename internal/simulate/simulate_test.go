@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 60, "how many histories to play")
+	seeds = flag.Int("seeds", 50, "how many histories to play")
 	one   = flag.Uint64("seed", 0, "play this one history, and show it")
 	from  = flag.Uint64("from", 1, "the first of the histories to play")
 )
@@ -51,7 +51,7 @@ func TestSeeds(t *testing.T) {
 // The same seed is the same history. Under the race detector it is nearly the same: there the runtime runs goroutines in
 // random order, and what is compared is that both hold what they must.
 func TestSame(t *testing.T) {
-	for s := range uint64(12) {
+	for s := range uint64(10) {
 		one, two := play(t, 1000+s, nil, mutant{}), play(t, 1000+s, nil, mutant{})
 		if raced {
 			if len(one.violations)+len(two.violations) > 0 {
@@ -71,7 +71,7 @@ func TestSame(t *testing.T) {
 // Histories are about something: jobs end in every way, are held, replayed, and are decided about by a person.
 func TestVariety(t *testing.T) {
 	got := map[string]int{}
-	for s := range uint64(40) {
+	for s := range uint64(30) {
 		for what, n := range play(t, 2000+s, nil, mutant{}).ends {
 			got[what] += n
 		}
