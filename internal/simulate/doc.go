@@ -49,5 +49,6 @@
 //
 // Concurrency within the ledger (statements of SQL, locks, isolation: ledgertest, and the random operations against the memory ledger) and
 // real brokers (brokertest, internal/e2e). Guards that another layer repeats are not seen when they are taken out alone: J10's fence and
-// its open calls, J16's count of replays. Those are the business of the model of the table.
+// its open calls, J16's count of replays. Nor is J7's count of late answers in 400 histories: one must come in the milliseconds between a look and its
+// gate. Those are the business of a model of the table.
 package simulate

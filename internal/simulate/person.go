@@ -28,10 +28,10 @@ func (w *world) jobs() (all []ledger.Job) {
 	return all
 }
 
-// rest waits until nothing moves any more.
+// rest waits until nothing moves any more. What breaks a rule is not waited for.
 func (w *world) rest(when string) {
 	for range int(patient / (20 * time.Second)) {
-		if len(w.moving()) == 0 {
+		if len(w.moving()) == 0 || w.broken() {
 			return
 		}
 		time.Sleep(20 * time.Second)
@@ -39,6 +39,12 @@ func (w *world) rest(when string) {
 	for _, m := range w.moving() {
 		w.violate("stuck", "%s: %s", when, m)
 	}
+}
+
+func (w *world) broken() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.violations) > 0
 }
 
 // moving is what should still come to an end by itself.
