@@ -69,6 +69,9 @@ storm: ## DURATION (3m) of random kills, cuts, restarts and failovers under load
 .PHONY: soak
 soak: ## DURATION (30m) of steady load with resets: memory, goroutines and open files of a worker must stay flat
 	@tools/need.sh $(GO) test -tags soak -run '^TestSoak$$' -timeout 24h -v ./internal/e2e -soak $(or $(DURATION),30m)
+.PHONY: simulate
+simulate: ## SEEDS histories (20000) of three workers under simulated time and seeded faults, checked; FROM=1 is the first
+	$(GO) test ./internal/simulate -count 1 -run '^TestSeeds$$' -timeout $(TIMEOUT) -v -seeds $(or $(SEEDS),20000) -from $(or $(FROM),1)
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME each (1m), e.g. make fuzz FUZZTIME=20s

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -199,6 +201,9 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, errYield), errors.Is(err, context.Canceled):
+			// Whoever wants the slot may only be about to take it: on one processor it does not get to it while polls
+			// begin and end here.
+			runtime.Gosched()
 		case errors.Is(err, broker.ErrUnavailable):
 			c.log.WarnContext(ctx, "nothing can be received", "error", err)
 			sleep(ctx, wait.NextBackOff())
@@ -217,9 +222,21 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 }
 
-// again is an exponential wait with jitter that never gives up.
-func again(first, ceil time.Duration) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0))
+// again is an exponential wait with jitter, of half as much more or less, that never gives up.
+func again(first, ceil time.Duration) *spread {
+	return &spread{backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0), backoff.WithRandomizationFactor(0))}
+}
+
+// spread takes its jitter from where all of it comes from.
+type spread struct{ *backoff.ExponentialBackOff }
+
+// NextBackOff implements backoff.BackOff.
+func (s *spread) NextBackOff() time.Duration {
+	d := s.ExponentialBackOff.NextBackOff()
+	if d == backoff.Stop {
+		return d
+	}
+	return d/2 + jitter.Below(d+1)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -246,7 +246,7 @@ const budgetLook = time.Hour
 func tilBudget(now time.Time) time.Duration {
 	midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	wait := min(midnight.Sub(now)+time.Second, budgetLook)
-	return wait + time.Duration(rand.Int64N(int64(time.Minute)))
+	return wait + jitter.Below(time.Minute)
 }
 
 // backoff is the wait after the n-th run.
@@ -255,7 +255,7 @@ func (c *Consumer) backoff(n int) time.Duration {
 	if d <= 0 || d > c.cfg.Retry.Ceil {
 		d = c.cfg.Retry.Ceil
 	}
-	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+	return jitter.Quarter(d)
 }
 
 // The pauses between tries to tell a broker something.

@@ -3,11 +3,11 @@ package consumer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -24,7 +24,7 @@ const (
 // sweep finds what died: workers whose lease is over, runs past their deadline, and
 // jobs that the ledger carries. It starts those for which a slot is free.
 func (c *Consumer) sweep(ctx, paid context.Context) {
-	sleep(ctx, rand.N(min(soon, c.cfg.Tick)))
+	sleep(ctx, jitter.Below(min(soon, c.cfg.Tick)))
 	for ctx.Err() == nil {
 		if c.sweepOnce(ctx, paid) {
 			sleep(ctx, min(soon, c.cfg.Tick))
@@ -41,7 +41,7 @@ func (c *Consumer) sweep(ctx, paid context.Context) {
 // tick waits for the next round, with jitter so that workers that started
 // together do not sweep together. It is false when the drain began.
 func (c *Consumer) tick(ctx context.Context) bool {
-	sleep(ctx, c.cfg.Tick*3/4+time.Duration(rand.Int64N(int64(c.cfg.Tick)/2+1)))
+	sleep(ctx, c.cfg.Tick*3/4+jitter.Below(c.cfg.Tick/2+1))
 	return ctx.Err() == nil
 }
 

@@ -2,9 +2,9 @@ package consumer
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -29,21 +29,21 @@ func (c *Consumer) lookIn(claimed *ledger.Claimed) time.Duration {
 	case ledger.HeldUnknown:
 		return c.heldFor(claimed.RetryIn)
 	case ledger.NotDue: // until then nothing but a person can change that, and the ledger carries what a person re-opens
-		return jitter(claimed.RetryIn)
+		return spaced(claimed.RetryIn)
 	}
-	return min(jitter(claimed.RetryIn), longestWait)
+	return min(spaced(claimed.RetryIn), longestWait)
 }
 
 // heldFor is when to look again at an unknown job that its message carries: nothing changes soon by itself.
 func (c *Consumer) heldFor(next time.Duration) time.Duration {
-	return min(jitter(max(next, c.cfg.Lease)), longestWait)
+	return min(spaced(max(next, c.cfg.Lease)), longestWait)
 }
 
-// jitter adds up to a quarter, so that duplicates that wait for one job do not
+// spaced adds up to a quarter, so that duplicates that wait for one job do not
 // come back all at once. It is a second at least.
-func jitter(d time.Duration) time.Duration {
+func spaced(d time.Duration) time.Duration {
 	d = max(d, time.Second)
-	return d + time.Duration(rand.Int64N(int64(d)/4+1))
+	return jitter.Quarter(d)
 }
 
 // wait brings about the next look at a delivery: here, when that is soon, else by giving

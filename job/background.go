@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -55,7 +55,7 @@ func (x *exchange) await(first body) body {
 		case <-x.ctx.Done():
 			first.err = fmt.Errorf("response %s is not over: %w; the last poll: %v", first.document.ID, context.Cause(x.ctx), first.err)
 			return first
-		case <-time.After(wait + time.Duration(rand.Int64N(int64(wait)/4+1))):
+		case <-time.After(jitter.Quarter(wait)):
 		}
 		b, asked := x.look(poll, first.document.ID)
 		if b.err == nil || errors.Is(b.err, ErrTooLarge) {

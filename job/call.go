@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -385,7 +385,7 @@ func (b Backoff) wait(ctx context.Context, n int, o *outcome) bool {
 		d = min(2*d, ceil)
 	}
 	d = max(d, o.wait)
-	d += time.Duration(rand.Int64N(int64(d)/4 + 1))
+	d = jitter.Quarter(d)
 	select {
 	case <-ctx.Done():
 		return false

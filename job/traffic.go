@@ -3,11 +3,11 @@ package job
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -121,7 +121,7 @@ func (r *road) resting(now time.Time) time.Duration {
 	case now.Before(r.until):
 		return r.until.Sub(now)
 	case r.strikes > 0 && r.probing:
-		return max(attention, r.last) + time.Duration(rand.Int64N(int64(attention)))
+		return max(attention, r.last) + jitter.Below(attention)
 	}
 	return 0
 }

@@ -67,14 +67,14 @@ var rules = map[string]row{
 	"prices": {own: []string{"ledger"},
 		why: "whoever reads a bill can price a call with it: standard library and the type of money alone"},
 
-	"job": {own: []string{"ledger", "prices"}, tests: []string{openai, anthropic},
+	"job": {own: []string{"ledger", "prices", "internal/jitter"}, tests: []string{openai, anthropic},
 		why: "every handler imports it: no driver, no SDK and no broker may come with it"},
 	"job/jobtest": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer", "internal/mortal", "internal/modelserver"},
 		why: "users' tests link it: the real consumer on the memory backends and stand-ins of the standard library, no driver, no SDK, no service"},
 	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
 		why: "a test kit for users' handlers runs on the memory backends, without a service"},
 
-	"consumer": {own: []string{"broker", "ledger", "job", "prices"}, modules: []string{backoff}, tests: []string{aws},
+	"consumer": {own: []string{"broker", "ledger", "job", "prices", "internal/jitter"}, modules: []string{backoff}, tests: []string{aws},
 		why: "it runs on any broker and any ledger, so it knows their interfaces only"},
 	"consumer/prom": {own: []string{"consumer", "job", "ledger", "broker"}, modules: []string{prometheus},
 		why: "the only package that knows Prometheus"},
@@ -105,6 +105,8 @@ var rules = map[string]row{
 	"cmd/worker/...": {own: []string{"*"}, modules: []string{kong, yaml, prometheus},
 		why: "the program puts the parts together; drivers and SDKs stay behind the adapters"},
 
+	"internal/jitter": {
+		why: "every handler links it: standard library alone"},
 	"internal/modelserver": {tests: []string{openai, anthropic},
 		why: "the stand-in model server is linked into the demo: standard library alone"},
 	"internal/pgtest": {modules: []string{pgx},
@@ -140,4 +142,5 @@ var rules = map[string]row{
 // linkedInternal are the internal packages that programs need.
 var linkedInternal = []string{
 	"internal/modelserver", // worker demo answers its own paid calls
+	"internal/jitter",      // chance has one place, which a simulation can decide
 }

@@ -47,6 +47,9 @@ type World struct {
 	// arrives and after it was done. It may freeze or kill the worker there. Before an ack it may say that the ack is lost: the worker
 	// is told that all is well. nil: nobody watches.
 	Watch func(n *Node, op Op, after bool) (lost bool)
+	// Way may put something between a worker that is about to start and its ledger and broker, which cfg names already, and change the rest
+	// of its configuration. What is asked comes to it from a living process alone. nil: nothing is between.
+	Way func(n *Node, cfg *consumer.Config)
 }
 
 // Op is one thing that a worker asks.
@@ -171,7 +174,9 @@ func (n *Node) Worker() ledger.WorkerID {
 	return n.worker
 }
 
-// runs waits while the process is frozen, and says whether it is alive.
+// Runs waits while the process is frozen, and says whether it is alive.
+func (n *Node) Runs() bool { return n.runs() }
+
 func (n *Node) runs() bool {
 	for {
 		n.mu.Lock()
@@ -227,7 +232,14 @@ func (w *World) Start(name string, fate Fate) *Node {
 	if cfg.Name = name; !w.Real {
 		cfg.Wire = &http.Transport{DialContext: n.dial, DialTLSContext: n.dial}
 	}
-	cfg.Source, cfg.Store = source{w.Queue.Source(), n, w.Watch}, store{w.Ledger, n, fate, w.Watch}
+	cfg.Source, cfg.Store = w.Queue.Source(), w.Ledger
+	if w.Way != nil {
+		w.Way(n, &cfg)
+	}
+	cfg.Source, cfg.Store = source{cfg.Source, n, w.Watch}, store{cfg.Store, n, fate, w.Watch}
+	if cfg.Publisher != nil {
+		cfg.Publisher = publisher{cfg.Publisher, n}
+	}
 	cfg.Log = slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: w.Level}))
 	c, err := consumer.New(cfg)
 	if err != nil {

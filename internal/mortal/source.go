@@ -76,3 +76,20 @@ func (s source) Extend(ctx context.Context, d broker.Delivery, by time.Duration)
 	}
 	return s.Source.Extend(ctx, d, by)
 }
+
+// publisher is a publisher whose process may be frozen or killed.
+type publisher struct {
+	broker.Publisher
+	n *Node
+}
+
+func (p publisher) Publish(ctx context.Context, ms ...broker.Message) error {
+	if !p.n.runs() {
+		return broker.ErrUnavailable
+	}
+	err := p.Publisher.Publish(ctx, ms...)
+	if !p.n.runs() {
+		return broker.ErrUnavailable
+	}
+	return err
+}

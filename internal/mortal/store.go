@@ -144,4 +144,22 @@ func (s store) Carry(ctx context.Context, l ledger.Lease) error {
 	return err
 }
 
+func (s store) Count(ctx context.Context, id ledger.WorkerID, batch ledger.ID, all []ledger.Avoided) error {
+	_, err := alive(s, func() (int, error) { return 0, s.Store.Count(ctx, id, batch, all) })
+	return err
+}
+
+func (s store) TakeMessages(ctx context.Context, n int, hold time.Duration) ([]ledger.Outgoing, error) {
+	return alive(s, func() ([]ledger.Outgoing, error) { return s.Store.TakeMessages(ctx, n, hold) })
+}
+
+func (s store) DropMessages(ctx context.Context, ids []ledger.OutgoingID) error {
+	_, err := alive(s, func() (int, error) { return 0, s.Store.DropMessages(ctx, ids) })
+	return err
+}
+
+func (s store) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
+	return alive(s, func() (ledger.Job, error) { return s.Store.Job(ctx, k) })
+}
+
 var errGone = errors.New("this process was killed")
