@@ -87,7 +87,7 @@ func TestMailInTheHandler(t *testing.T) {
 		return out, err
 	}, call)
 	everywhere(t, def, model).only(t, "mail to ann was done by the handler itself, outside of any call or step: 2 times",
-		"when:  the worker dies after the handler of ticket.sort returned, before the commit", "fix:   an effect is made again by every run of the handler: make it a job.Step",
+		"when:  the worker dies after the handler of ticket.sort returned, before the commit", "fix:   an effect is made again by every run of the handler: make it a job.Step", "counted in memory.Then, not by Did",
 		"again: jobtest.Run(t, def, in, jobtest.CrashAt(jobtest.Before(jobtest.Complete)")
 }
 
