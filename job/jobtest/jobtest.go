@@ -150,6 +150,9 @@ func newSubject[In job.Keyed, Out any](t testing.TB, def job.Def[In, Out], in In
 	}
 	reg := new(job.Registry)
 	c.register(reg)
+	if err := reg.Check(); err != nil {
+		t.Fatalf("jobtest: the job cannot run: %v\n    fix:   register what it asks for in the test too: jobtest.Options{Steps: func(reg *job.Registry) { job.RegisterStep(reg, step) }}", err)
+	}
 	c.handler, _ = reg.Lookup(def.Name)
 	return c
 }
@@ -175,7 +178,7 @@ func (c *subject) clean(t *testing.T) *outcome {
 		var all findings
 		all.add(nil, o.problems)
 		all.report(t, c.name)
-		t.Fatalf("jobtest: %s does not end well even when nothing happens to it: %s", c.name, o.ended())
+		t.Fatalf("jobtest: %s does not end well even when nothing happens to it: %s\n    fix:   mend that first; docs/errors.md has what to do about a PO code", c.name, o.ended())
 	}
 	return o
 }
