@@ -22,15 +22,17 @@ func NoCollisions(t *testing.T, key func(tenant, entity string) job.Key) {
 // noCollisions reports to tb: the first of each fault.
 func noCollisions(t *testing.T, tb testing.TB, key func(tenant, entity string) job.Key) {
 	t.Helper()
+	tb.Helper()
 	told := map[string]bool{}
+	var faults []string // told after the bubble, where the line is that of the test
 	fault := func(kind, what, fix string) {
 		if !told[kind] {
 			told[kind] = true
-			tb.Errorf("jobtest: %s\n    fix:   %s", what, fix)
+			faults = append(faults, fmt.Sprintf("jobtest: %s\n    fix:   %s", what, fix))
 		}
 	}
 	if err := key("acme", "9821").Check(); err != nil {
-		fault("none", fmt.Sprintf("tenant acme and entity 9821 have no key: %v", err), "JobKey must make a key of every plain tenant and id")
+		tb.Errorf("jobtest: tenant acme and entity 9821 have no key: %v\n    fix:   JobKey must make a key of every plain tenant and id", err)
 		return
 	}
 	pairs := names(3000)
@@ -59,6 +61,9 @@ func noCollisions(t *testing.T, tb testing.TB, key func(tenant, entity string) j
 			}
 		}
 	})
+	for _, f := range faults {
+		tb.Error(f)
+	}
 }
 
 func collision(p, q pair) string {

@@ -115,7 +115,7 @@ func TestCrashEverywhere(t *testing.T) {
 		}
 		want(t, e)
 	}, withMail(model))
-	for _, w := range []string{"", "the worker dies before ticket.sort is claimed", "the worker dies after the send gate of call sort, before the request goes out",
+	for _, w := range []string{"nothing happens to the run", "the worker dies before ticket.sort is claimed", "the worker dies after the send gate of call sort, before the request goes out",
 		"the worker dies after the provider got the request of call sort, before it answers", "the worker dies after the provider answered call sort, before settle",
 		"the worker dies after the outcome of call sort is settled, before the handler hears of it", "the worker dies before the outcome of step mail is settled",
 		"the worker dies after the commit of ticket.sort, before the ack", "the worker dies after the ack of ticket.sort"} {

@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -43,7 +44,7 @@ func (o Options) apply(s *setup) { s.Options = o }
 
 // End is what a run came to: everything that is on record, and everything that went out.
 type End[Out any] struct {
-	When   string       // what happened to the run, in words; "": nothing
+	When   string       // what happened to the run, in words, as reports say it
 	State  ledger.State // of the job; "": there is none
 	Result Out          // of a job that is done
 	Error  string       // of one that failed
@@ -149,6 +150,9 @@ func newSubject[In job.Keyed, Out any](t testing.TB, def job.Def[In, Out], in In
 	}
 	reg := new(job.Registry)
 	c.register(reg)
+	if err := reg.Check(); err != nil {
+		t.Fatalf("jobtest: the job cannot run: %v\n    fix:   register what it asks for in the test too: jobtest.Options{Steps: func(reg *job.Registry) { job.RegisterStep(reg, step) }}", err)
+	}
 	c.handler, _ = reg.Lookup(def.Name)
 	return c
 }
@@ -174,7 +178,7 @@ func (c *subject) clean(t *testing.T) *outcome {
 		var all findings
 		all.add(nil, o.problems)
 		all.report(t, c.name)
-		t.Fatalf("jobtest: %s does not end well even when nothing happens to it: %s", c.name, o.ended())
+		t.Fatalf("jobtest: %s does not end well even when nothing happens to it: %s\n    fix:   mend that first; docs/errors.md has what to do about a PO code", c.name, o.ended())
 	}
 	return o
 }
@@ -182,7 +186,7 @@ func (c *subject) clean(t *testing.T) *outcome {
 // endOf gives the outcome its type.
 func endOf[Out any](t testing.TB, o *outcome) End[Out] {
 	t.Helper()
-	e := End[Out]{When: o.when, State: o.job.State, Runs: o.job.Runs, Held: o.held, Deliveries: o.handed, Sends: o.sends, Steps: o.steps, Did: o.did, Job: o.job}
+	e := End[Out]{When: cmp.Or(o.when, nothing), State: o.job.State, Runs: o.job.Runs, Held: o.held, Deliveries: o.handed, Sends: o.sends, Steps: o.steps, Did: o.did, Job: o.job}
 	if o.job.Cost != nil {
 		e.Spend = *o.job.Cost
 	}

@@ -74,7 +74,7 @@ func (j *judgement) ends() {
 	if commits > 1 {
 		j.add("results", commits, bugFix, "the job has %d results", commits)
 	}
-	if o.job.State != ledger.Done && !j.mayEnd() && len(o.dead) == 0 {
+	if o.job.State != ledger.Done && !j.mayEnd() && len(o.dead) == 0 && j.base != o { // of a run without faults clean says it
 		j.add("end", 0, "the job must be done whoever dies: what one run leaves behind in the process or elsewhere must not stop the next one", "the job does not end well: %s", o.ended())
 	}
 }
@@ -99,7 +99,7 @@ func (j *judgement) outside() {
 		}
 	}
 	for what, n := range sent {
-		j.add("outside "+what, n, "the handler calls the provider outside of job.Call: make the request in a route's Do, with a.HTTP() as the SDK's HTTP client. An effect, such as a post, is a job.Step with a.Effect(). Of what costs nothing say so by Options.Free",
+		j.add("outside "+what, n, "the handler calls the provider outside of job.Call: make the request in a route's Do, with a.HTTP() as the SDK's HTTP client; http.DefaultClient is outside of it even there. An effect, such as a post, is a job.Step with a.Effect(). Of what costs nothing say so by Options.Free",
 			"%s was sent by the handler itself, outside of any call or step%s", what, times(n, ", and paid %d times"))
 	}
 }
@@ -161,11 +161,20 @@ func (j *judgement) payments() {
 		case most > 1+allowed:
 			j.add("paid "+name, most, "Reconcile said of a call that was made that it was not: CannotTell is right where the provider does not know for certain",
 				"%s was paid %d times for one input", Point{Op: Wire, Job: g.job, Call: g.Call.Name}.subject(), most)
-		case len(lines) > max(len(base[name]), 1)+allowed && len(refs) > len(base[name]):
+		case len(lines) > max(len(base[name]), 1)+allowed && len(refs) > len(base[name]) && jobs(lines) == 1: // of several jobs the key is at fault
 			j.add("input "+name, len(lines), inputFix, "%s was paid %d times, and %d times when nothing happened; its inputs were %s",
 				Point{Op: Wire, Job: g.job, Call: g.Call.Name}.subject(), len(lines), len(base[name]), inputs(lines))
 		}
 	}
+}
+
+// jobs is how many jobs made the calls.
+func jobs(lines []*line) int {
+	keys := map[string]bool{}
+	for _, l := range lines {
+		keys[fmt.Sprint(l.gate.key)] = true
+	}
+	return len(keys)
 }
 
 func inputs(lines []*line) string {

@@ -26,22 +26,24 @@ func TestJudge(t *testing.T) {
 	paid := &line{gate: g, paid: true, status: 200}
 	refused := &line{gate: g, paid: true, status: 429}
 	polled := &line{gate: &gate{Attempt: ledger.Attempt{Call: ledger.CallRef{Name: "sort", InputKey: ledger.NewID().String()}}, job: "a", key: done.Key}, paid: true, status: 200}
+	other := &line{gate: &gate{Attempt: g.Attempt, job: "a", key: ledger.Key{Tenant: "acme", Text: "acme:a:2"}}, paid: true, status: 200}
 	for name, c := range map[string]struct {
 		o    *outcome
 		want string // "": nothing
 	}{
-		"good":               {end(func(*outcome) {}), ""},
-		"paid once":          {end(func(o *outcome) { o.lines = []*line{paid} }), ""},
-		"refused, then paid": {end(func(o *outcome) { o.lines = []*line{refused, paid} }), ""},
-		"paid twice":         {end(func(o *outcome) { o.lines = []*line{paid, paid} }), "call sort was paid 2 times for one input"},
-		"replayed":           {end(func(o *outcome) { o.lines = []*line{paid, paid}; o.rows[0].Replays = 1 }), ""},
-		"polled":             {end(func(o *outcome) { o.lines = []*line{polled, polled} }), ""},
-		"two results":        {end(func(o *outcome) { o.job.History = append(done.History, done.History...) }), "the job has 2 results"},
-		"two jobs":           {end(func(o *outcome) { o.rows = append(o.rows, done) }), "one message became 2 jobs"},
-		"still queued":       {end(func(o *outcome) { o.depth = memory.Depth{Delayed: 1} }), "still in the queue"},
-		"dead letter":        {end(func(o *outcome) { o.dead = []broker.DeadLetter{{Reason: "PO406 key"}} }), "dead-lettered: PO406"},
-		"never ran":          {end(func(o *outcome) { o.job, o.rows = ledger.Job{}, nil }), "does not end well: there is no job"},
-		"still running":      {end(func(o *outcome) { o.job.State = ledger.Running }), "does not end well: it is running"},
+		"good":                {end(func(*outcome) {}), ""},
+		"paid once":           {end(func(o *outcome) { o.lines = []*line{paid} }), ""},
+		"refused, then paid":  {end(func(o *outcome) { o.lines = []*line{refused, paid} }), ""},
+		"paid twice":          {end(func(o *outcome) { o.lines = []*line{paid, paid} }), "call sort was paid 2 times for one input"},
+		"replayed":            {end(func(o *outcome) { o.lines = []*line{paid, paid}; o.rows[0].Replays = 1 }), ""},
+		"polled":              {end(func(o *outcome) { o.lines = []*line{polled, polled} }), ""},
+		"two results":         {end(func(o *outcome) { o.job.History = append(done.History, done.History...) }), "the job has 2 results"},
+		"two jobs":            {end(func(o *outcome) { o.rows = append(o.rows, done) }), "one message became 2 jobs"},
+		"two jobs, each paid": {end(func(o *outcome) { o.rows, o.lines = append(o.rows, done), []*line{paid, other} }), "one message became 2 jobs"},
+		"still queued":        {end(func(o *outcome) { o.depth = memory.Depth{Delayed: 1} }), "still in the queue"},
+		"dead letter":         {end(func(o *outcome) { o.dead = []broker.DeadLetter{{Reason: "PO406 key"}} }), "dead-lettered: PO406"},
+		"never ran":           {end(func(o *outcome) { o.job, o.rows = ledger.Job{}, nil }), "does not end well: there is no job"},
+		"still running":       {end(func(o *outcome) { o.job.State = ledger.Running }), "does not end well: it is running"},
 		"failed": {end(func(o *outcome) {
 			o.job.State, o.job.Error = ledger.Failed, &ledger.JobError{Class: "permanent", Text: "PO9"}
 		}), "it is failed: PO9"},

@@ -62,7 +62,8 @@ func (w *world) only() *mortal.Node {
 }
 
 // Did tells the kit that an effect was made, by a fake of yours that stands for what the kit does not see: mail, another API's client, a device. The
-// name says what was done, and to whom, such as "mail to ann@acme.example": an effect of one name is made once. Outside of the runs of this package it does nothing.
+// name says what was done, and to whom, such as "mail to ann@acme.example": an effect of one name is made once. It is not for
+// rows of your own, which are made in OnCommit or RunTx of ledger/memory: count them in memory.Then. Outside of the runs of this package it does nothing.
 func Did(effect string) {
 	w := current.Load()
 	if w == nil {
@@ -82,7 +83,7 @@ func Did(effect string) {
 	}
 	w.problems = append(w.problems, problem{kind: "effect " + effect, weight: w.did[effect],
 		what: effect + " was done by the handler itself, outside of any call or step" + times(w.did[effect], ": %d times"),
-		fix:  "an effect is made again by every run of the handler: make it a job.Step, and ask for it by Step.After; it is made once, after the result"})
+		fix:  "an effect is made again by every run of the handler: make it a job.Step, and ask for it by Step.After; it is made once, after the result. A row of yours that stands for one in a database is counted in memory.Then, not by Did"})
 }
 
 // swallowed is told of a handler that returned a result though its run may not have one.

@@ -46,6 +46,9 @@ func (all findings) find(kind string) *finding {
 	return nil
 }
 
+// nothing is what happens to a run without faults.
+const nothing = "nothing happens to the run"
+
 // describe says what happened to a run, in words and in Go.
 func describe(faults []Fault) (when, again string) {
 	var words, exprs []string
@@ -56,7 +59,7 @@ func describe(faults []Fault) (when, again string) {
 		}
 	}
 	if len(words) == 0 {
-		return "nothing happens to the run", ""
+		return nothing, ""
 	}
 	return strings.Join(words, ", and "), strings.Join(exprs, ", ")
 }

@@ -121,12 +121,11 @@ func (c *subject) simulate(t *testing.T, faults []Fault) *outcome {
 			w.when += f.String()
 		}
 		w.configure()
-		closeServer := w.serve()
+		defer w.serve()()
 		current.Store(w)
 		w.drive()
 		o = w.outcome()
 		w.stop()
-		closeServer()
 	})
 	return o
 }

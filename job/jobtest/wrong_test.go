@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +24,12 @@ type recorder struct {
 func (r *recorder) Helper()                   {}
 func (r *recorder) Error(args ...any)         { r.said = append(r.said, fmt.Sprint(args...)) }
 func (r *recorder) Errorf(f string, a ...any) { r.said = append(r.said, fmt.Sprintf(f, a...)) }
+
+// Fatalf ends the goroutine, as that of a test does.
+func (r *recorder) Fatalf(f string, a ...any) {
+	r.Errorf(f, a...)
+	runtime.Goexit()
+}
 
 // only wants one report, with all of this in it.
 func (r *recorder) only(t *testing.T, parts ...string) {
@@ -87,7 +95,7 @@ func TestMailInTheHandler(t *testing.T) {
 		return out, err
 	}, call)
 	everywhere(t, def, model).only(t, "mail to ann was done by the handler itself, outside of any call or step: 2 times",
-		"when:  the worker dies after the handler of ticket.sort returned, before the commit", "fix:   an effect is made again by every run of the handler: make it a job.Step",
+		"when:  the worker dies after the handler of ticket.sort returned, before the commit", "fix:   an effect is made again by every run of the handler: make it a job.Step", "counted in memory.Then, not by Did",
 		"again: jobtest.Run(t, def, in, jobtest.CrashAt(jobtest.Before(jobtest.Complete)")
 }
 
@@ -195,6 +203,30 @@ func TestCallLeftOut(t *testing.T) {
 		return out, err
 	}, call)
 	everywhere(t, def, model).only(t, "an answer of call sort was paid for and thrown away", "when:  the worker dies after the handler of ticket.sort returned, before the commit", "did not ask for a call that an earlier one had paid for")
+}
+
+// What is missing of a job is told before a run, and not from within a bubble.
+func TestStepNotRegistered(t *testing.T) {
+	r := &recorder{TB: t}
+	var trying sync.WaitGroup
+	trying.Go(func() { newSubject(r, sorter(), in, []Option{model}) })
+	trying.Wait()
+	r.only(t, `PO585 job ticket.sort asks for step "mail"`, "jobtest.Options{Steps:")
+}
+
+// A job that cannot run at all is told once, by its error.
+func TestNotInUses(t *testing.T) {
+	call := sortCall()
+	def := plain(func(ctx context.Context, j *job.Run, m ticket) (sorted, error) { return call.Run(ctx, j, m) })
+	r := &recorder{TB: t}
+	c := newSubject(t, def, in, []Option{model})
+	o := c.simulate(t, nil)
+	var all findings
+	all.add(nil, judge(o, o))
+	all.report(r, c.name)
+	if len(r.said) > 0 || !strings.Contains(o.ended(), "PO325") {
+		t.Errorf("the end is %s, the reports are %q", o.ended(), r.said)
+	}
 }
 
 // A fault that does not come to pass proves nothing.
