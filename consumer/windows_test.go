@@ -291,7 +291,7 @@ func TestNoCallIsBegunInADrain(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context does not keep the worker from ending, and the ledger
+// Case 28: a handler that ignores its context does not keep the worker from ending, and the ledger
 // knows that a call is open.
 func TestDrainAbandonsAWedgedHandler(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
