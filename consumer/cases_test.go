@@ -71,7 +71,7 @@ func (s *spy) first() broker.Delivery {
 	return s.handed[0]
 }
 
-// Visibility changes do not get through for a whole visibility timeout, so that the message is
+// Case 7: visibility changes do not get through for a whole visibility timeout, so that the message is
 // handed out again while its job runs: the lease still holds.
 func TestExtensionsHeldUpCostNoCall(t *testing.T) {
 	bubble(t, sqs(0), func(r *rig) {
@@ -95,7 +95,7 @@ func TestExtensionsHeldUpCostNoCall(t *testing.T) {
 	})
 }
 
-// With nothing configured the queue's own visibility is what a delivery is extended by.
+// Case 9: with nothing configured the queue's own visibility is what a delivery is extended by.
 func TestTheQueuesVisibilityHolds(t *testing.T) {
 	bubble(t, memory.Options{Visibility: 2 * time.Minute}, func(r *rig) {
 		r.prov.script = func(string, int) (time.Duration, error) { return 90 * time.Second, nil }
@@ -117,7 +117,7 @@ func TestTheQueuesVisibilityHolds(t *testing.T) {
 	})
 }
 
-// Whatever ends a run, its lease or its own limit, no second one runs beside it.
+// Case 16: whatever ends a run, its lease or its own limit, no second one runs beside it.
 func TestRunsOfAJobNeverOverlap(t *testing.T) {
 	bubble(t, memory.Options{Visibility: 20 * time.Second}, func(r *rig) {
 		r.cfg.MaxRun = 10 * time.Minute

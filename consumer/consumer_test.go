@@ -54,7 +54,7 @@ func TestDuplicatesAreAvoided(t *testing.T) {
 	})
 }
 
-// A call of many visibility timeouts and leases, with a second worker idle beside
+// Cases 13, 15 and 41: a call of many visibility timeouts and leases, with a second worker idle beside
 // it: extended and renewed, never handed out again.
 func TestLongCallIsKept(t *testing.T) {
 	bubble(t, memory.Options{Visibility: 20 * time.Second, MaxReceives: 3}, func(r *rig) {
@@ -73,7 +73,7 @@ func TestLongCallIsKept(t *testing.T) {
 	})
 }
 
-// Two workers, one key, a call of a minute, a receive limit of 3: duplicates that
+// Case 20: two workers, one key, a call of a minute, a receive limit of 3: duplicates that
 // find the job busy must not use up the receives.
 func TestBusyDuplicatesDoNotDie(t *testing.T) {
 	bubble(t, memory.Options{Visibility: time.Minute, MaxReceives: 3}, func(r *rig) {
@@ -202,6 +202,7 @@ func (s ackLoser) Ack(ctx context.Context, d broker.Delivery) error {
 	return s.Source.Ack(ctx, d)
 }
 
+// Case 6: a body that nobody can read is set aside with its reason, and leaves no row.
 func TestBadMessagesAreDeadLettered(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		deep := strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000)
@@ -242,6 +243,7 @@ func TestBadMessagesAreDeadLettered(t *testing.T) {
 	})
 }
 
+// Case 51: what is volatile in an input, a clock for one, is not in its hash: no second call. What is not volatile makes it another input.
 func TestSameKeyOtherInputIsRefused(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		r.publish(ask{Tenant: "acme", Doc: "1", Note: "first"})
@@ -261,6 +263,7 @@ func TestSameKeyOtherInputIsRefused(t *testing.T) {
 	})
 }
 
+// Case 47: each kind of failure has one way to its end.
 func TestFailures(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -14,7 +14,7 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 )
 
-// More jobs wait for a handler that is gone than one look lists; a job behind them
+// Case 68: more jobs wait for a handler that is gone than one look lists; a job behind them
 // is run all the same, and the log says once that they wait.
 func TestForeignJobsDoNotHideOthers(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {

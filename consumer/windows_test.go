@@ -132,7 +132,7 @@ func TestLostLeaseStopsAtTheGate(t *testing.T) {
 	})
 }
 
-// A run that lost its lease before its call does not send it.
+// Case 12: a run that lost its lease before its call does not send it.
 func TestLostLeaseSendsNothing(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		f := &frozen{Store: r.led}
@@ -291,7 +291,7 @@ func TestNoCallIsBegunInADrain(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context does not keep the worker from ending, and the ledger
+// Case 28: a handler that ignores its context does not keep the worker from ending, and the ledger
 // knows that a call is open.
 func TestDrainAbandonsAWedgedHandler(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
@@ -311,6 +311,7 @@ func TestDrainAbandonsAWedgedHandler(t *testing.T) {
 	})
 }
 
+// Case 29: a second order to stop ends the drain.
 func TestHurryEndsTheDrain(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		r.prov.script = func(string, int) (time.Duration, error) { return 10 * time.Second, nil }
@@ -351,7 +352,7 @@ func TestAPollYieldsToTheLedger(t *testing.T) {
 	})
 }
 
-// Cancelled by a person while it waits, and while its handler runs.
+// Case 60: cancelled by a person while it waits, and while its handler runs.
 func TestCancel(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		r.before = func(ctx context.Context, _ *job.Run, in ask) error {

@@ -188,7 +188,7 @@ func TestNothingToAsk(t *testing.T) {
 	}
 }
 
-// One request an attempt whatever the SDKs want; a definite refusal is tried again by the
+// Case 42: one request an attempt whatever the SDKs want; a definite refusal is tried again by the
 // handler's own backoff.
 func TestRefusals(t *testing.T) {
 	for _, via := range provider.Names() {

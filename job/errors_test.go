@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// Case 47: errors are wrapped in any order, and each has one class.
 func TestClassOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

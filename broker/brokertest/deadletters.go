@@ -161,6 +161,7 @@ func reviewRedrives(e *env) {
 	e.drained(all[0], all[2])
 }
 
+// Case 82: set aside, redriven and delayed again, a message arrives each time.
 func redriveAgain(e *env) {
 	all := e.setAside("a")
 	for range 2 {

@@ -159,6 +159,7 @@ func (e *env) eachOnce(seen map[string]int, n int) {
 	}
 }
 
+// Case 87: nothing is acknowledged by being handed out.
 func cutHeld(e *env) {
 	if e.Cut == nil {
 		e.Skip("this broker has no connection to cut")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +31,17 @@ func TestDefaults(t *testing.T) {
 		16 * time.Second: 30 * time.Second, time.Hour: time.Hour, 5 * time.Hour: time.Hour} {
 		if got := s.rung(wanted); got != want {
 			t.Errorf("a delay of %v becomes %v, want %v", wanted, got, want)
+		}
+	}
+}
+
+// Case 87: there is nothing to set by which a delivery would count as acknowledged when it is handed out. (That none does is
+// brokertest's "cut while deliveries are held".)
+func TestNoAutoAck(t *testing.T) {
+	auto := regexp.MustCompile(`(?i)auto|no_?ack`)
+	for f := range reflect.TypeFor[Config]().Fields() {
+		if auto.MatchString(f.Name) {
+			t.Errorf("Config.%s: no setting may acknowledge what was not done", f.Name)
 		}
 	}
 }

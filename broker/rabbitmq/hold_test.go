@@ -144,7 +144,7 @@ func TestPrefetchedIsNotStranded(t *testing.T) {
 	b.wantDepth(0, 0)
 }
 
-// A pause burns no receives: nothing is asked for while nobody receives.
+// Case 2: a pause burns no receives: nothing is asked for while nobody receives.
 func TestPauseLeavesMessagesInTheQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -283,7 +283,7 @@ func TestVisibilityIsSentWhenSet(t *testing.T) {
 	}
 }
 
-// Case 7 of receiving: one message of three whose checksum is wrong costs itself alone.
+// One message of three whose checksum is wrong costs itself alone.
 func TestBadChecksumCostsOneMessage(t *testing.T) {
 	onStage(t, func(s *stage) {
 		b := s.open()

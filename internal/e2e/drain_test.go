@@ -42,7 +42,7 @@ func underWay(t *testing.T, b Broker, drain time.Duration) (*World, *Proc, []Doc
 	return w, p, docs
 }
 
-// Calls that end within the drain time are finished.
+// Cases 30 and 76: calls that end within the drain time are finished.
 func TestDrainFinishesCalls(t *testing.T) { t.Parallel(); drainFinishesCalls(t, RabbitMQ) }
 
 func drainFinishesCalls(t *testing.T, b Broker) {

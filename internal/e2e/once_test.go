@@ -35,7 +35,7 @@ func TestDuplicatesArePaidOnce(t *testing.T) {
 	})
 }
 
-// A call lasts three times as long as SQS hides its message. The worker keeps extending
+// Case 13: a call lasts three times as long as SQS hides its message. The worker keeps extending
 // it, so that it is handed out once, though two more would be allowed; at its start it warns
 // that three are few for the windows that are set. It runs alone: an extension that is late is
 // its failure.

@@ -52,7 +52,7 @@ var definite = []outcome{
 	{"none", modelserver.Fault{}, 1, 1, ledger.Done, answered, "done"},
 }
 
-// What came back decides, through both vendors' SDKs: a definite end is acted on,
+// Case 46: what came back decides, through both vendors' SDKs: a definite end is acted on,
 // anything else is never sent again.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()

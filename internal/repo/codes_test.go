@@ -24,7 +24,7 @@ var shared = map[string]string{
 	"PO402": "no UTF-8: consumer says it of the envelope, job of the input",
 }
 
-// TestErrorCodes compares the codes that the sources can print with the page that
+// TestErrorCodes (case 69) compares the codes that the sources can print with the page that
 // explains them: each is there, with what happened and what to do, and none
 // is there that no source prints.
 func TestErrorCodes(t *testing.T) {

@@ -43,6 +43,7 @@ func readCompose(text string) (composeFile, error) {
 	return c, err
 }
 
+// Case 66: the emulator's image is pinned to one that starts without a token.
 func TestCompose(t *testing.T) {
 	c, err := readCompose(read(t, "docker-compose.yml"))
 	if err != nil {

@@ -53,6 +53,7 @@ func firstClaim(e *env) {
 	}
 }
 
+// Case 36: whoever did not hear that its claim was granted is told so when it asks again.
 func sameClaimAgain(e *env) {
 	j := e.run("a")
 	first := j.lease

@@ -211,6 +211,7 @@ func lapseRace(e *env) {
 	}
 }
 
+// Case 37: however many sweep, each row is acted on by the one whose write hit.
 func sweeperRace(e *env) {
 	const jobs = 20
 	var workers []ledger.WorkerID

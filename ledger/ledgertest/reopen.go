@@ -139,6 +139,7 @@ func runAgain(e *env) {
 	j.row(want)
 }
 
+// Case 59: a permanent failure holds its key no longer than until a person orders the job anew.
 func runAgainFailed(e *env) {
 	j := e.failed("a")
 	j.reopen(j.order("t"))

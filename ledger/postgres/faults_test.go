@@ -91,6 +91,7 @@ func (f *fixture) want(k ledger.Key, want string) {
 	}
 }
 
+// Case 36: the claim commits and its reply is cut: the same claim again has the lease, without waiting for one to end.
 func TestLostReplyToClaim(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	r := f.request("a")

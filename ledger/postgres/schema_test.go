@@ -96,7 +96,7 @@ func TestPrintMigrations(t *testing.T) {
 	run(t, raw(t, pgtest.URL(t)), sql) // it is plain SQL
 }
 
-// TestForbiddenRows writes each row that section 5 of the design forbids, straight
+// TestForbiddenRows (case 65) writes each row that section 5 of the design forbids, straight
 // into the tables.
 func TestForbiddenRows(t *testing.T) {
 	f := newFixture(t, postgres.Options{})

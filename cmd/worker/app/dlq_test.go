@@ -141,6 +141,7 @@ func (w *world) lettersLeft() (reasons []string) {
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+Z`)
 
+// Case 64: dead letters are listed with their reasons, and redriven after a preview of what that costs.
 func TestDeadLettersAreAskedOfTheLedger(t *testing.T) {
 	w := newWorld(t)
 	ms := w.models(modelserver.Options{})

@@ -61,6 +61,23 @@ func TestRerunUnknown(t *testing.T) {
 	w.finishes(ms, 2)
 }
 
+// TestRerunFailed (case 59): a job failed for good, its cause is mended, and it is ordered anew: it runs, and its messages no longer get the failure.
+func TestRerunFailed(t *testing.T) {
+	w := newWorld(t)
+	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
+	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: only, provider: anthropic, model: claude-haiku-4-5, timeout: 5s}]")
+	ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.BadRequest})
+	w.submitted()
+	r := w.start()
+	w.until(ticketKey, "failed")
+	r.stop()
+	w.submitted()
+	w.must("", "jobs", "rerun", ticketKey, "--reason", "the prompt is mended", "--token", "t")
+	if shown := w.finishes(ms, 1); !strings.Contains(shown, "J18 run again, token t: the prompt is mended") || ms.Requests() != 2 {
+		t.Errorf("%d requests of a job that is\n%s", ms.Requests(), shown)
+	}
+}
+
 // TestRetry: failed jobs go back, those whose calls may have been paid only with leave.
 func TestRetry(t *testing.T) {
 	w := newWorld(t)

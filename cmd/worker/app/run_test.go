@@ -214,7 +214,7 @@ func TestLogScrubs(t *testing.T) {
 	}
 }
 
-// The first signal drains, the second ends the drain: the call under way is unknown,
+// Case 29: the first signal drains, the second ends the drain: the call under way is unknown,
 // nothing is lost, and the exit code is 0.
 func TestSecondSignal(t *testing.T) {
 	w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every kind of fault, as it is printed. One case is one file.
+// Cases 65 and 69: every kind of fault, as it is printed. One case is one file.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
