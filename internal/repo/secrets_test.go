@@ -69,7 +69,7 @@ func TestSecretChecksFind(t *testing.T) {
 	}
 }
 
-// TestThreatModel: each test that SECURITY.md names to show a measure is there.
+// TestThreatModel: each test that SECURITY.md names to show a measure is there, and so is each that the README names to show the guarantee.
 func TestThreatModel(t *testing.T) {
 	var all strings.Builder
 	for _, path := range goFiles(t) {
@@ -77,13 +77,15 @@ func TestThreatModel(t *testing.T) {
 			all.WriteString(read(t, path))
 		}
 	}
-	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
-	if len(names) < 20 {
-		t.Errorf("SECURITY.md names %d tests", len(names))
-	}
-	for _, m := range names {
-		if !strings.Contains(all.String(), "func "+m[1]+"(") {
-			t.Errorf("SECURITY.md names %s, which is not there", m[1])
+	for page, least := range map[string]int{"SECURITY.md": 20, "README.md": 8} {
+		names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(read(t, page), -1)
+		if len(names) < least {
+			t.Errorf("%s names %d tests", page, len(names))
+		}
+		for _, m := range names {
+			if !strings.Contains(all.String(), "func "+m[1]+"(") {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
 		}
 	}
 }
