@@ -161,6 +161,6 @@ func mutants() []mutant {
 		wrap("a look that sees no answer", func(s ledger.Store) ledger.Store { return amnesiac{s} }),
 		wrap("a commit that does the user's work twice", func(s ledger.Store) ledger.Store { return doubling{s} }),
 		late(wrap("a result that loses its messages", func(s ledger.Store) ledger.Store { return losing{s} }), 60),
-		late(without("J7", "fence"), 20), without("J9", "definite"),
+		without("J9", "definite"),
 	}
 }

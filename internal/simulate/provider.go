@@ -28,7 +28,6 @@ type request struct {
 	text    string // of the answer
 	object  []byte
 	heard   time.Time // when the whole answer was with a worker that lived; zero: never
-	lost    bool      // it is not: its end was cut, or its worker died
 }
 
 // manner is how the provider treats a request.
