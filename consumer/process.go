@@ -170,7 +170,7 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 			w.log.InfoContext(ctx, "the key stands for something else, which is kept; nothing was run", "stored_job", claimed.Stored.Action)
 			return nil
 		}
-		c.deadLetter(ctx, w, mismatch(&w.request, claimed))
+		c.deadLetter(ctx, w, mismatch(w, claimed))
 	default:
 		panic("consumer: verdict " + claimed.Verdict.String())
 	}
@@ -269,9 +269,10 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) 
 	c.ack(ctx, w)
 }
 
-func mismatch(r *ledger.Request, claimed *ledger.Claimed) string {
+func mismatch(w *work, claimed *ledger.Claimed) string {
+	r := &w.request
 	return fmt.Sprintf("PO406 key %s stands for job %s with input %s already; this message is job %s with input %s. It was not run; give it a key of its own",
-		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, r.Action, r.InputHash)
+		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, w.handler.Name(), r.InputHash)
 }
 
 // work is one delivery or job in hand.
