@@ -21,7 +21,7 @@ import (
 // should follow its rows is asked for after RunTx.
 //
 // An error of the work commits nothing of it, and the answer stays: it is returned under [ledger.ErrHook], and the next run
-// tries again. PO630: the call is EachCall, so no later run would know its answer.
+// tries again. PO630: the call is EachCall, so no later run would know its answer. PO632: its route answered without sending anything.
 func (c Call[In, Out]) RunTx(ctx context.Context, j *Run, in In, work func(Out) ledger.Hook) (Out, error) {
 	var none Out
 	if c.Memo == EachCall {
@@ -32,27 +32,26 @@ func (c Call[In, Out]) RunTx(ctx context.Context, j *Run, in In, work func(Out) 
 		if err != nil {
 			return none, err
 		}
-		out, err := q.once(ctx)
-		if err != nil {
+		out, fl, err := q.once(ctx)
+		switch {
+		case err != nil:
 			return none, err
+		case fl.from.IsZero():
+			return none, Failf("PO632 call %q was answered without a request: there is no answer on record that rows could belong to, and they would be there twice", c.Name)
 		}
-		switch err := j.apply(ctx, q.ref, work(out)); {
+		switch err := j.apply(ctx, fl.from, work(out)); {
 		case err == nil:
 			return out, nil
 		case !errors.Is(err, ledger.ErrLate):
 			return none, fmt.Errorf("call %s was answered, and the answer is kept: %w", c.Name, err)
 		}
-		j.disuse(q.ref) // an earlier attempt's answer came first: that one is the call's
+		j.disuse(q.ref, fl) // an earlier attempt's answer came first: that one is the call's
 	}
 }
 
 // apply has the rows for the answer of a call committed. Like the end of a run it tries again while the
 // ledger is out of reach.
-func (r *Run) apply(ctx context.Context, ref ledger.CallRef, work ledger.Hook) error {
-	id := r.answered(ref)
-	if id.IsZero() { // another goroutine was told that it was too late
-		return ledger.ErrLate
-	}
+func (r *Run) apply(ctx context.Context, id ledger.ID, work ledger.Hook) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -83,21 +82,11 @@ func decided(err error) bool {
 		func(e error) bool { return errors.Is(err, e) })
 }
 
-// answered is the attempt whose answer a call of this run was given.
-func (r *Run) answered(ref ledger.CallRef) ledger.ID {
+// disuse forgets the answer that a call was given, so that it looks again, unless another goroutine did.
+func (r *Run) disuse(ref ledger.CallRef, fl *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if fl := r.flights[ref]; fl != nil {
-		return fl.from
-	}
-	return ledger.ID{}
-}
-
-// disuse forgets the answer that a call was given, so that it looks again.
-func (r *Run) disuse(ref ledger.CallRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if fl := r.flights[ref]; fl != nil {
+	if r.flights[ref] == fl {
 		r.used = slices.DeleteFunc(r.used, func(id ledger.ID) bool { return id == fl.from })
 		delete(r.flights, ref)
 	}

@@ -143,14 +143,17 @@ func (c Call[In, Out]) Run(ctx context.Context, j *Run, in In) (Out, error) {
 	if err != nil {
 		return none, err
 	}
-	return q.once(ctx)
+	out, _, err := q.once(ctx)
+	return out, err
 }
 
-// once is the answer of the run's one question of that name and input.
-func (q *question[In, Out]) once(ctx context.Context) (Out, error) {
-	v, err := q.run.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
-	out, _ := v.(Out) // a nil interface has no dynamic type, and with an error there is none
-	return out, err
+// once is the answer of the run's one question of that name and input, and where it comes from.
+func (q *question[In, Out]) once(ctx context.Context) (out Out, fl *flight, err error) {
+	fl, err = q.run.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
+	if err == nil {
+		out, _ = fl.v.(Out) // a nil interface has no dynamic type
+	}
+	return out, fl, err
 }
 
 // question is a call of one run. Its methods are on the stack while an answer is waited for,

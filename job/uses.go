@@ -160,24 +160,25 @@ type flight struct {
 	done chan struct{}
 	v    any
 	err  error
-	from ledger.ID // the attempt that v is the answer of
+	from ledger.ID // the attempt that v is the answer of; zero: nothing was sent for it
 }
 
 // once runs f for ref, or waits for the goroutine that does. An answer stays for
 // the rest of the run; after an error the next caller tries again.
-func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error)) (any, error) {
+func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error)) (*flight, error) {
 	r.mu.Lock()
 	fl, ok := r.flights[ref]
 	if !ok {
 		fl = &flight{done: make(chan struct{})}
 		r.flights[ref] = fl
 		r.mu.Unlock()
-		return r.fly(ref, fl, f)
+		r.fly(ref, fl, f)
+		return fl, fl.err
 	}
 	r.mu.Unlock()
 	select {
 	case <-fl.done:
-		return fl.v, fl.err
+		return fl, fl.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -185,7 +186,7 @@ func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error
 
 var errRoutePanic = errors.New("PO316 the route of the call panicked")
 
-func (r *Run) fly(ref ledger.CallRef, fl *flight, f func() (any, error)) (any, error) {
+func (r *Run) fly(ref ledger.CallRef, fl *flight, f func() (any, error)) {
 	fl.err = errRoutePanic // what the others see when f panics
 	defer func() {
 		if fl.err != nil {
@@ -196,5 +197,4 @@ func (r *Run) fly(ref ledger.CallRef, fl *flight, f func() (any, error)) (any, e
 		close(fl.done)
 	}()
 	fl.v, fl.err = f()
-	return fl.v, fl.err
 }

@@ -116,6 +116,20 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+// TestScrubNested: a secret that another one begins with leaves nothing of it, in whichever setting each stands.
+func TestScrubNested(t *testing.T) {
+	const short, long = "planted-pw", "planted-pw-and-the-rest"
+	for _, pair := range [][2]string{{short, long}, {long, short}} {
+		c, err := load(t, `ledger: {url: "postgres://ledger:`+pair[0]+`@db.example/paidonce"}`, []string{"PAIDONCE_PROVIDERS_OPENAI_API_KEY=" + pair[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Scrub("key " + long + ", password " + short); got != "key (hidden), password (hidden)" {
+			t.Errorf("of %q: scrubbed to %q", pair, got)
+		}
+	}
+}
+
 // A fault in a secret value names the setting and not the value.
 func TestFaultsHideSecrets(t *testing.T) {
 	for _, file := range []string{

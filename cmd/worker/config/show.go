@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -94,6 +96,8 @@ func (c *Config) secrets() []string {
 			kept = append(kept, s)
 		}
 	}
+	// The longest first: what is left of a secret once a shorter one was taken out of it would not be found.
+	slices.SortFunc(kept, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return kept
 }
 
