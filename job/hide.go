@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -41,8 +43,21 @@ func credentials(req *http.Request) []string {
 		}
 	}
 	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < shortest })
+	for _, s := range slices.Clone(all) {
+		all = append(all, encoded(s)...)
+	}
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(all)
+}
+
+// encoded are the forms in which a secret stands in a URL and in a JSON string, which some write with an escaped slash.
+func encoded(s string) []string {
+	quoted, err := json.Marshal(s)
+	if err != nil || strings.Contains(s, " ") { // a scheme and what stands behind it, which is a secret of its own
+		return nil
+	}
+	inner := string(quoted[1 : len(quoted)-1])
+	return []string{url.QueryEscape(s), url.PathEscape(s), inner, strings.ReplaceAll(inner, "/", `\/`)}
 }
 
 // sensitive reports whether a header or parameter of that name is likely to hold a secret.

@@ -117,6 +117,21 @@ func TestPollsHideCredentials(t *testing.T) {
 	}
 }
 
+// TestEncodedCredentials: nor do they come through as a URL or a JSON string has them.
+func TestEncodedCredentials(t *testing.T) {
+	req, err := http.NewRequest("POST", "https://h/v1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = `sk/plan+ted"0123`
+	req.Header.Set("Authorization", "Bearer "+secret)
+	for _, text := range []string{secret, "?key=sk%2Fplan%2Bted%220123&x=1", "/sk%2Fplan+ted%220123/x", `{"m":"sk/plan+ted\"0123"}`, `{"m":"sk\/plan+ted\"0123"}`} {
+		if got := string(hide([]byte(text), credentials(req))); strings.Contains(got, "ted") || !strings.Contains(got, hiddenText) {
+			t.Errorf("%s becomes %s", text, got)
+		}
+	}
+}
+
 // TestCredentials: what counts as one. Short values and ordinary headers do not, or answers would lose their words.
 func TestCredentials(t *testing.T) {
 	req, err := http.NewRequest("POST", "https://h/v1?key=planted-q1&api_key=planted-q2&alt=streaming-json&max_tokens=7", nil)
