@@ -9,7 +9,7 @@ import (
 )
 
 // cases is how many kinds of faults of other systems the project's list of cases has. Each is asserted by a
-// test here, whose comment names its number: "Case 12: …", "Cases 3 and 4".
+// test here, whose comment names its number: "Case N: …", "Cases N and M".
 const cases = 87
 
 var (
