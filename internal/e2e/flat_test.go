@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 )
 
@@ -51,6 +52,28 @@ func notFlat(all []soakSample) (more []string) {
 	return more
 }
 
+// soakTable shows what the workers of those names had.
+func soakTable(names []string, all [][]soakSample) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "WORKER\tAT\tRSS MB\tHEAP MB\tGOROUTINES\tFILES\tCONNECTIONS\tBACKLOG\tJOBS DONE\tLEDGER MB\tBYTES A JOB\t")
+	for i, name := range names {
+		n := len(all[i])
+		for k := 0; k < n; k += max(1, n/15) {
+			s := all[i][k]
+			fmt.Fprintf(w, "%s\t%v\t%.1f\t%.1f\t%.0f\t%.0f\t%d\t%d\t%d\t%.1f\t%d\t\n", name, s.at.Round(time.Second), s.rss/1e6, s.heap/1e6, s.goroutines, s.fds,
+				s.conns, s.backlog, s.rows, float64(s.ledger)/1e6, s.ledger/max(1, s.rows))
+		}
+		rss, heap := thirds(all[i], func(s soakSample) float64 { return s.rss }), thirds(all[i], func(s soakSample) float64 { return s.heap })
+		gor, fds := thirds(all[i], func(s soakSample) float64 { return s.goroutines }), thirds(all[i], func(s soakSample) float64 { return s.fds })
+		for k, third := range []string{"first", "second", "last"} {
+			fmt.Fprintf(w, "%s\t%s third\t%.1f\t%.1f\t%.0f\t%.0f\t\t\t\t\t\t\n", name, third, rss[k]/1e6, heap[k]/1e6, gor[k], fds[k])
+		}
+	}
+	_ = w.Flush() // into memory
+	return b.String()
+}
+
 // Noise is flat and a slow leak is not, whichever figure it is in.
 func TestNotFlat(t *testing.T) {
 	t.Parallel()
@@ -70,7 +93,7 @@ func TestNotFlat(t *testing.T) {
 		}
 		got := notFlat(all)
 		if want == "" && len(got) != 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
-			t.Errorf("a leak of %q: %q", want, got)
+			t.Errorf("a leak of %q: %q\n%s", want, got, soakTable([]string{"worker"}, [][]soakSample{all}))
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/paidonce/paidonce/handlers/invoice"
@@ -66,7 +65,7 @@ func TestSoak(t *testing.T) {
 		return Depth{a.Ready + b.Ready, a.Unacked + b.Unacked, a.Delayed + b.Delayed, a.Dead + b.Dead}
 	}
 	samples := w.soak(procs, toSQS, []*faultproxy.Proxy{pg, amqp, http})
-	t.Logf("%d jobs in %v, %d cores, %s\n%s", len(w.docs), *soakFor, runtime.NumCPU(), loadAverage(), soakTable(procs, samples))
+	t.Logf("%d jobs in %v, %d cores, %s\n%s", len(w.docs), *soakFor, runtime.NumCPU(), loadAverage(), soakTable(names(procs), samples))
 	w.Until(Expect{})
 	w.UntilQuiet()
 	w.Leave(procs...)
@@ -163,25 +162,11 @@ func (w *World) sample(p *Proc, at time.Duration) soakSample {
 	return s
 }
 
-func soakTable(procs []*Proc, all [][]soakSample) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "WORKER\tAT\tRSS MB\tHEAP MB\tGOROUTINES\tFILES\tCONNECTIONS\tBACKLOG\tJOBS DONE\tLEDGER MB\tBYTES A JOB\t")
-	for i, p := range procs {
-		n := len(all[i])
-		for k := 0; k < n; k += max(1, n/15) {
-			s := all[i][k]
-			fmt.Fprintf(w, "%s\t%v\t%.1f\t%.1f\t%.0f\t%.0f\t%d\t%d\t%d\t%.1f\t%d\t\n", p.name, s.at.Round(time.Second), s.rss/1e6, s.heap/1e6, s.goroutines, s.fds,
-				s.conns, s.backlog, s.rows, float64(s.ledger)/1e6, s.ledger/max(1, s.rows))
-		}
-		rss, heap := thirds(all[i], func(s soakSample) float64 { return s.rss }), thirds(all[i], func(s soakSample) float64 { return s.heap })
-		gor, fds := thirds(all[i], func(s soakSample) float64 { return s.goroutines }), thirds(all[i], func(s soakSample) float64 { return s.fds })
-		for k, name := range []string{"first", "second", "last"} {
-			fmt.Fprintf(w, "%s\t%s third\t%.1f\t%.1f\t%.0f\t%.0f\t\t\t\t\t\t\n", p.name, name, rss[k]/1e6, heap[k]/1e6, gor[k], fds[k])
-		}
+func names(procs []*Proc) (all []string) {
+	for _, p := range procs {
+		all = append(all, p.name)
 	}
-	_ = w.Flush() // into memory
-	return b.String()
+	return all
 }
 
 // loadAverage is what else the machine had to do, where it says so.
