@@ -9,7 +9,7 @@ import (
 	"github.com/paidonce/paidonce/submit"
 )
 
-// Case 67: a program that only submits has no handler and no consumer; the ledger and the queue are those of the workers.
+// A program that only submits has no handler and no consumer; the ledger and the queue are those of the workers.
 func ExampleClient() {
 	asks := submit.Client[ask, answer]{Job: "ask", Ledger: memledger.New(), Broker: memory.New(memory.Options{})}
 	for range 2 { // a double click

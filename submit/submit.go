@@ -92,8 +92,7 @@ func (c Client[In, Out]) Submit(ctx context.Context, in In) (Ticket, error) {
 		return t, fmt.Errorf("submit %s: %w; it is %s", s.Key, ErrOther, t.State)
 	}
 	if c.Broker != nil && t.State == ledger.Ready {
-		m := broker.Message{Body: s.Input, Attributes: map[string]string{"job": c.Job}}
-		t.Sent = c.Broker.Publish(ctx, m) == nil // it is on record: a message is but quicker
+		t.Sent = c.Broker.Publish(ctx, message(c.Job, s.Input)) == nil // it is on record: a message is but quicker
 	}
 	return t, nil
 }
