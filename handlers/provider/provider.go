@@ -59,6 +59,11 @@ type Route struct {
 	// begun, it outlives the request, and a lost answer is found by it.
 	Background bool
 
+	// TrustAbsence has a call that OpenAI's store does not list, asked after the settle window, count as never made, so that it is
+	// made. That is wrong for a project that keeps nothing (zero retention), or when listing lags longer than that window:
+	// then it is paid twice. Without it such a call is held.
+	TrustAbsence bool
+
 	AtOnce    int // attempts of this process under way at a time; 0: no bound
 	PerMinute int // attempts that this process begins a minute; 0: no bound
 }
@@ -153,11 +158,15 @@ func (a Account) anthropic(c *http.Client, timeout time.Duration) *anthropic.Cli
 func Metadata(a *job.Attempt) shared.Metadata { return openaifind.Metadata(a) }
 
 // Stored looks for the completion of an attempt whose answer was lost, in OpenAI's
-// store. Anthropic keeps nothing that could be asked for.
+// store. What is not there is no evidence, unless the route has TrustAbsence. Anthropic keeps nothing that could be asked for.
 func Stored(ctx context.Context, s Settings, o job.Open) (*openai.ChatCompletion, job.Finding, error) {
-	isOpenAI := func(r Route) bool { return r.Name == o.Route && r.Provider == OpenAI }
-	if !slices.ContainsFunc(s.Routes, isOpenAI) {
+	i := slices.IndexFunc(s.Routes, func(r Route) bool { return r.Name == o.Route && r.Provider == OpenAI })
+	if i < 0 {
 		return nil, job.CannotTell, nil
 	}
-	return openaifind.Completion(ctx, s.OpenAI.openai(job.Unguarded()), o)
+	c, found, err := openaifind.Completion(ctx, s.OpenAI.openai(job.Unguarded()), o)
+	if err == nil && found == job.CannotTell && s.Routes[i].TrustAbsence {
+		found = job.Absent // the ledger takes it for proof after the settle window alone
+	}
+	return c, found, err
 }

@@ -25,7 +25,8 @@ func TestStoredChecksTheAttempt(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := Settings{OpenAI: Account{BaseURL: srv.URL, APIKey: "k"}, Routes: []Route{
-		{Name: "a", Provider: OpenAI, Model: "m", Timeout: time.Second}, {Name: "b", Provider: Anthropic, Model: "m", Timeout: time.Second}}}
+		{Name: "a", Provider: OpenAI, Model: "m", Timeout: time.Second}, {Name: "b", Provider: Anthropic, Model: "m", Timeout: time.Second},
+		{Name: "t", Provider: OpenAI, Model: "m", Timeout: time.Second, TrustAbsence: true}}}
 	for _, c := range []struct {
 		route, attempt, id string
 		finding            job.Finding
@@ -33,6 +34,8 @@ func TestStoredChecksTheAttempt(t *testing.T) {
 	}{
 		{"a", "ours", "chatcmpl-2", job.Happened, 1},
 		{"a", "nobody's", "", job.CannotTell, 1},
+		{"t", "ours", "chatcmpl-2", job.Happened, 1},
+		{"t", "nobody's", "", job.Absent, 1},
 		{"b", "ours", "", job.CannotTell, 0}, // there is nobody to ask
 		{"gone", "ours", "", job.CannotTell, 0},
 	} {
@@ -43,8 +46,10 @@ func TestStoredChecksTheAttempt(t *testing.T) {
 		}
 	}
 	srv.Close()
-	if _, finding, err := Stored(t.Context(), s, job.Open{Route: "a"}); err == nil || finding != job.CannotTell {
-		t.Errorf("a provider that does not answer: %s, %v", finding, err)
+	for _, route := range []string{"a", "t"} {
+		if _, finding, err := Stored(t.Context(), s, job.Open{Route: route}); err == nil || finding != job.CannotTell {
+			t.Errorf("a provider that does not answer, by route %s: %s, %v", route, finding, err)
+		}
 	}
 }
 

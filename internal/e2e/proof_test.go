@@ -24,10 +24,12 @@ import (
 
 var proofJobs = flag.Int("proof", 30, "how many jobs TestProof gives to each way; make proof takes 500")
 
-// proofTimeout is that of a request, and proofHold how long unknown calls wait for evidence before their policy has its say.
+// proofTimeout is that of a request, proofHold how long unknown calls wait for evidence before their policy has its say, and
+// proofWindow after what time a store's list is believed, which is longer than an answer takes and the list lags.
 const (
 	proofTimeout = 2 * time.Second
 	proofHold    = 3 * time.Second
+	proofWindow  = 6 * time.Second
 )
 
 // proofFaults are all that the model server does to an answer in one piece, and all that it refuses with which may
@@ -45,14 +47,16 @@ type way struct {
 	name     string
 	provider string // that is called
 	policy   string // "": the plain recipe
+	trusted  bool   // what the provider's store does not list was never made (trust_absence)
 }
 
 var ways = []way{
-	{"plain recipe", "anthropic", ""},
-	{"hold", "anthropic", "hold"},
-	{"replay:1", "anthropic", "replay:1"},
-	{"reconcile", "openai", "hold"},
-	{"reconcile, then replay:1", "openai", "replay:1"},
+	{"plain recipe", "anthropic", "", false},
+	{"hold", "anthropic", "hold", false},
+	{"replay:1", "anthropic", "replay:1", false},
+	{"reconcile", "openai", "hold", false},
+	{"reconcile, trusting absence", "openai", "hold", true},
+	{"reconcile, then replay:1", "openai", "replay:1", false},
 }
 
 // proof is what became of the jobs of one way.
@@ -90,10 +94,13 @@ func prove(t *testing.T, y way, n int) *proof {
 	routes := map[string]string{}
 	for _, name := range []string{summarize.Name, invoice.Name, moderate.Name, agent.Name} {
 		routes[name] = y.provider + " " + proofTimeout.String()
+		if y.trusted {
+			routes[name] += " trusted"
+		}
 	}
 	w := NewWorld(t, Options{
 		Models: modelserver.Options{Latency: 400 * time.Millisecond, Storm: modelserver.Storm{Seed: *seed, Rate: 0.25, Faults: proofFaults}},
-		Routes: routes, Policy: cmp.Or(y.policy, "hold"), SettleWindow: proofHold, Hold: proofHold, Workers: max(4, n/40),
+		Routes: routes, Policy: cmp.Or(y.policy, "hold"), SettleWindow: proofWindow, Hold: proofHold, Workers: max(4, n/40),
 	})
 	docs := make([]Doc, n)
 	for i := range docs {
@@ -258,6 +265,10 @@ func (p *proof) check(t *testing.T) {
 	case "reconcile": // what is held was never paid: bill says so
 		if p.twice != 0 || p.finishedCalls != p.finished {
 			t.Errorf("%d calls for %d finished jobs, %d keys paid twice", p.finishedCalls, p.finished, p.twice)
+		}
+	case "reconcile, trusting absence":
+		if p.twice != 0 || p.finishedCalls != p.finished || p.held > max(1, p.jobs/50-1) {
+			t.Errorf("%d calls for %d finished jobs of %d, %d held, %d keys paid twice; want one each, and less than 2 %% (or one) held", p.finishedCalls, p.finished, p.jobs, p.held, p.twice)
 		}
 	case "reconcile, then replay:1": // which sends again what is not found within the hold time
 		if p.held > max(1, p.jobs/50-1) || p.twice > max(1, p.jobs/100) {

@@ -30,7 +30,7 @@ type Options struct {
 	Broker Broker // default RabbitMQ
 	Models modelserver.Options
 	// Routes are those of a job, one to a line: provider and timeout ("openai 5s"), and whether they
-	// answer in the background ("openai 5s background").
+	// answer in the background ("openai 5s background"), or what is not stored count as never made ("openai 5s trusted").
 	// Default: that one.
 	Routes map[string]string
 	// Policy is on_unknown of all jobs that Policies does not name. Default hold.
@@ -137,9 +137,10 @@ func (w *World) configure(o Options) {
 		fmt.Fprintf(&file, "  %s:\n    on_unknown: %s\n    routes:\n", name, cmp.Or(o.Policies[name], o.Policy, "hold"))
 		for i, line := range strings.Split(cmp.Or(o.Routes[name], "openai 5s"), "\n") {
 			provider, timeout, _ := strings.Cut(line, " ")
-			timeout, background, _ := strings.Cut(timeout, " ")
+			timeout, how, _ := strings.Cut(timeout, " ")
 			model := map[string]string{"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5"}[provider]
-			fmt.Fprintf(&file, "      - { name: route%d, provider: %s, model: %s, timeout: %s, background: %t }\n", i, provider, model, timeout, background != "")
+			fmt.Fprintf(&file, "      - { name: route%d, provider: %s, model: %s, timeout: %s, background: %t, trust_absence: %t }\n", i, provider, model, timeout,
+				how == "background", how == "trusted")
 		}
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, "worker.yaml"), []byte(file.String()), 0o600); err != nil {

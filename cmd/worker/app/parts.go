@@ -78,7 +78,7 @@ func settings(cfg *config.Config, name string) provider.Settings {
 	}
 	for _, r := range j.Routes {
 		s.Routes = append(s.Routes, provider.Route{Name: r.Name, Provider: r.Provider, Model: r.Model, Timeout: r.Timeout.Std(),
-			Background: r.Background, AtOnce: r.AtOnce, PerMinute: r.PerMinute})
+			Background: r.Background, TrustAbsence: r.TrustAbsence, AtOnce: r.AtOnce, PerMinute: r.PerMinute})
 	}
 	return s
 }

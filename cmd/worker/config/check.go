@@ -175,6 +175,9 @@ func (l *loader) checkRoutes(path string, routes []Route) {
 		if job, _, _ := strings.Cut(strings.TrimPrefix(path, "jobs."), ".routes"); r.Background && l.Turns[job] > 0 {
 			fault("background", "true", job+" calls tools and does not use the background mode; take it out")
 		}
+		if r.TrustAbsence && (r.Provider != "openai" || r.Background) {
+			fault("trust_absence", "true", "only OpenAI's stored completions can be listed, and no route in background mode; take it out")
+		}
 		for field, n := range map[string]int{"at_once": r.AtOnce, "per_minute": r.PerMinute} {
 			if n < 0 {
 				fault(field, itoa(n), "write a number of attempts; 0 is no bound")

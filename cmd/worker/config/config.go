@@ -131,8 +131,10 @@ type Route struct {
 	Model      string   `conf:"model"`
 	Timeout    Duration `conf:"timeout"`
 	Background bool     `conf:"background" optional:"true"` // OpenAI's background mode: a lost answer is found by its id
-	AtOnce     int      `conf:"at_once" optional:"true"`    // attempts of one worker under way at a time; 0: no bound
-	PerMinute  int      `conf:"per_minute" optional:"true"` // attempts that one worker begins a minute; 0: no bound
+	// What OpenAI's store does not list after settle_window counts as never made, and is made. Off: it is held.
+	TrustAbsence bool `conf:"trust_absence" optional:"true"`
+	AtOnce       int  `conf:"at_once" optional:"true"`    // attempts of one worker under way at a time; 0: no bound
+	PerMinute    int  `conf:"per_minute" optional:"true"` // attempts that one worker begins a minute; 0: no bound
 }
 
 // HTTP says where the worker listens.

@@ -60,7 +60,7 @@ func TestWholeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.Jobs["ticket.summary"].Routes
-	if len(r) != 2 || r[1] != (Route{"fallback", "anthropic", "claude-haiku-4-5", Duration(2 * time.Minute), false, 20, 600}) || r[0].AtOnce != 0 || !r[0].Background {
+	if len(r) != 2 || r[1] != (Route{"fallback", "anthropic", "claude-haiku-4-5", Duration(2 * time.Minute), false, false, 20, 600}) || r[0].AtOnce != 0 || !r[0].Background {
 		t.Errorf("routes %v", r)
 	}
 	if j := c.Jobs["ticket.summary"]; j.OnUnknown.Replays() != 2 || j.Budget.String() != "0.05" || j.MaxCalls != 6 || j.Lifetime.Std() != 12*time.Hour || j.MaxRun.Std() != 20*time.Minute {

@@ -59,6 +59,9 @@ func TestFaults(t *testing.T) {
 			"PO627 jobs.invoice.extract.max_calls 3000000000 (worker.yaml:3:32): write how many calls one job may send in all of its runs, up to 2147483647; 0 is no limit",
 			"PO627 jobs.invoice.extract.lifetime 1µs (worker.yaml:3:54): no call could be sent in so short a time; write it like 2h, or 0s for no limit",
 			"PO627 jobs.ticket.summary.max_calls -1 (worker.yaml:2:31): write how many calls one job may send in all of its runs, up to 2147483647; 0 is no limit"}},
+		{name: "trust absence", file: "jobs:\n  ticket.summary: {routes: [{name: a, provider: anthropic, model: m, timeout: 1s, trust_absence: true}]}\n  invoice.extract: {routes: [{name: a, provider: openai, model: m, timeout: 1s, background: true, trust_absence: true}]}\n", want: []string{
+			"PO013 jobs.invoice.extract.routes[0].trust_absence true (worker.yaml:3:29): only OpenAI's stored completions can be listed, and no route in background mode; take it out",
+			"PO013 jobs.ticket.summary.routes[0].trust_absence true (worker.yaml:2:28): only OpenAI's stored completions can be listed, and no route in background mode; take it out"}},
 		{name: "background", file: "jobs:\n  ticket.summary: {routes: [{name: a, provider: anthropic, model: m, timeout: 1s, background: true}]}\n  agent.task: {routes: [{name: a, provider: openai, model: m, timeout: 1s, background: true}]}\n", want: []string{
 			"PO013 jobs.agent.task.routes[0].background true (worker.yaml:3:24): agent.task calls tools and does not use the background mode; take it out",
 			"PO013 jobs.ticket.summary.routes[0].background true (worker.yaml:2:28): only OpenAI has a background mode; take it out"}},
