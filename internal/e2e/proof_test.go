@@ -25,7 +25,7 @@ import (
 var proofJobs = flag.Int("proof", 30, "how many jobs TestProof gives to each way; make proof takes 500")
 
 // proofTimeout is that of a request, proofHold how long unknown calls wait for evidence before their policy has its say, and
-// proofWindow after what time a store's list is believed, which is longer than an answer takes and the list lags.
+// proofWindow the same where what a store does not list is believed: longer than an answer takes and the list lags.
 const (
 	proofTimeout = 2 * time.Second
 	proofHold    = 3 * time.Second
@@ -91,16 +91,17 @@ func TestProof(t *testing.T) {
 }
 
 func prove(t *testing.T, y way, n int) *proof {
-	routes := map[string]string{}
+	routes, hold := map[string]string{}, proofHold
 	for _, name := range []string{summarize.Name, invoice.Name, moderate.Name, agent.Name} {
 		routes[name] = y.provider + " " + proofTimeout.String()
 		if y.trusted {
 			routes[name] += " trusted"
+			hold = proofWindow
 		}
 	}
 	w := NewWorld(t, Options{
 		Models: modelserver.Options{Latency: 400 * time.Millisecond, Storm: modelserver.Storm{Seed: *seed, Rate: 0.25, Faults: proofFaults}},
-		Routes: routes, Policy: cmp.Or(y.policy, "hold"), SettleWindow: proofWindow, Hold: proofHold, Workers: max(4, n/40),
+		Routes: routes, Policy: cmp.Or(y.policy, "hold"), SettleWindow: hold, Hold: hold, Workers: max(4, n/40),
 	})
 	docs := make([]Doc, n)
 	for i := range docs {
