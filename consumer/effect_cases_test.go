@@ -178,12 +178,12 @@ func TestAHandlerThatRunsTwice(t *testing.T) {
 func TestKilledAfterTheMailThreeTimes(t *testing.T) {
 	bubble(t, memory.Options{}, func(r *rig) {
 		p := posted(r)
-		var kill func()
-		p.script = func(int) error { kill(); return nil }
+		kills := make(chan func(), 3)
+		p.script = func(int) error { (<-kills)(); return nil }
 		r.send("1")
 		for _, name := range []string{"a", "b", "c"} {
 			n := r.start(name, p.with)
-			kill = n.kill
+			kills <- n.kill
 			time.Sleep(24 * time.Hour)
 			n.kill()
 			r.send("1")
