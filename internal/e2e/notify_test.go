@@ -118,7 +118,8 @@ func (w *told) say(key string, there bool, body string) {
 // one post and one result, and there were never two of anything; what was held says so, with its attempt, until a person decided. Slack is asked
 // by the workers themselves.
 func TestNotifyKilledAtRandom(t *testing.T) {
-	n := max(20, int(10*storm.Seconds()))
+	t.Parallel()
+	n := max(20, int(4*storm.Seconds()))
 	w := newTold(t, n, Options{
 		Models:  modelserver.Options{Latency: 100 * time.Millisecond},
 		Routes:  map[string]string{summarize.Name: "anthropic 5s"}, // nobody can be asked about it later
