@@ -105,7 +105,7 @@ func TestFiveHundredStepsOnASlowLedger(t *testing.T) {
 			asks[j.State]++
 		}
 		if done+held != asks[ledger.Done] || asks[ledger.Done]+asks[ledger.Unknown] != 500 || done < 400 || len(sent) != len(p.out) {
-			t.Errorf("%d mails are done and %d held of %v jobs; %d were sent, of %d", done, held, asks, len(p.out), len(sent))
+			t.Errorf("%d mails are done and %d held of %v jobs; %d were sent, of %d; the queue has %+v and set aside %v", done, held, asks, len(p.out), len(sent), r.q.Depth(), r.q.DeadLetters())
 		}
 	})
 }

@@ -297,6 +297,13 @@ func (s severedSource) Ack(ctx context.Context, d broker.Delivery) error {
 	return s.Source.Ack(ctx, d)
 }
 
+func (s severedSource) DeadLetter(ctx context.Context, d broker.Delivery, reason string) error {
+	if s.cut.Load() {
+		return broker.ErrNotHeld
+	}
+	return s.Source.DeadLetter(ctx, d, reason)
+}
+
 func (s severedSource) Nack(ctx context.Context, d broker.Delivery, delay time.Duration) error {
 	if s.cut.Load() {
 		return broker.ErrNotHeld
