@@ -236,7 +236,10 @@ func (s *spread) NextBackOff() time.Duration {
 	if d == backoff.Stop {
 		return d
 	}
-	return d/2 + jitter.Below(d+1)
+	if d = d/2 + jitter.Below(d+1); s.MaxElapsedTime != 0 && s.GetElapsedTime()+d > s.MaxElapsedTime {
+		return backoff.Stop // with its jitter too it ends in time
+	}
+	return d
 }
 
 func sleep(ctx context.Context, d time.Duration) {
