@@ -201,7 +201,7 @@ func looks(e *env) {
 			e.Errorf("the last look ended at %v, the line says %v", got.UpdatedAt, ev.At)
 		}
 	}
-	many := rounds(200)
+	many := e.rounds(200)
 	for n := range many {
 		take(n)
 		switch n {

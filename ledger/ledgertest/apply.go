@@ -197,7 +197,7 @@ func applyReopened(e *env) {
 }
 
 func applyAtOnce(e *env) {
-	for n := range rounds(50) {
+	for n := range e.rounds(50) {
 		j, id := e.answered(fmt.Sprint(n))
 		mark := fmt.Sprintf("%02d", n)
 		at(6, func(i int) { e.is("apply", e.Store.Apply(e.Context(), j.lease, id, e.Hook(mark)), nil) })
@@ -209,7 +209,7 @@ func applyAtOnce(e *env) {
 }
 
 func applyRace(e *env) {
-	for n := range rounds(200) {
+	for n := range e.rounds(200) {
 		j, id := e.answered(fmt.Sprint(n))
 		e.LapseRun(j.key)
 		r := j.req

@@ -23,8 +23,12 @@ type Harness struct {
 	Store ledger.Store
 
 	// Seeds is how many seeds the random operations play, each some sixty of them.
-	// 0: 600; half of them in short mode. A store that waits for a disk wants fewer.
+	// 0: 600. A store that waits for a disk wants fewer.
 	Seeds int
+
+	// Part is how much of its rounds a race runs: an nth of them. 0: all. A store that waits for a disk
+	// wants fewer; the flag -whole of a test binary runs all.
+	Part int
 
 	// LapseWorker ends the worker's lease now. Its epoch stays open until a sweep
 	// closes it.

@@ -2,10 +2,10 @@ package ledgertest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -21,12 +21,15 @@ var raceCases = []testCase{
 	{"sweepers and reconcilers at once", "two sweepers act on one job", sweeperRace},
 }
 
-// rounds is how often a race is run: n, or a tenth of it in short mode.
-func rounds(n int) int {
-	if testing.Short() {
-		return max(1, n/10)
+// whole has every race run all its rounds; make races sets it.
+var whole = flag.Bool("whole", false, "ledgertest: every race runs all its rounds, whatever its ledger costs")
+
+// rounds is how often a race is run: n, or the harness's part of it.
+func (e *env) rounds(n int) int {
+	if *whole || e.Part == 0 {
+		return n
 	}
-	return n
+	return max(1, n/e.Part)
 }
 
 func claimRace(e *env) {
@@ -35,7 +38,7 @@ func claimRace(e *env) {
 	for i := range 4 {
 		workers = append(workers, e.join(fmt.Sprint("racer ", i)))
 	}
-	for n := range rounds(300) {
+	for n := range e.rounds(300) {
 		asked := e.request(fmt.Sprint(n))
 		j := &job{env: e, key: asked.Key}
 		var verdicts [10]atomic.Int32
@@ -67,7 +70,7 @@ func claimRace(e *env) {
 }
 
 func tokenRace(e *env) {
-	for n := range rounds(100) {
+	for n := range e.rounds(100) {
 		j := &job{env: e, req: e.request(fmt.Sprint(n))}
 		j.key = j.req.Key
 		var fences sync.Map
@@ -89,7 +92,7 @@ func tokenRace(e *env) {
 }
 
 func verdictRace(e *env) {
-	for n := range rounds(300) {
+	for n := range e.rounds(300) {
 		j := e.unknown(fmt.Sprint(n))
 		id := j.first()
 		e.AgeUnknown(j.key, long)
@@ -140,7 +143,7 @@ func verdictRace(e *env) {
 func at3(i, r, n int) int { return ((i-r)%n + n) % n }
 
 func takeOverRace(e *env) {
-	for n := range rounds(200) {
+	for n := range e.rounds(200) {
 		j := e.run(fmt.Sprint(n))
 		id := j.send("extract")
 		j.settle(id, answer(cent))
@@ -176,7 +179,7 @@ func takeOverRace(e *env) {
 }
 
 func lapseRace(e *env) {
-	for n := range rounds(200) {
+	for n := range e.rounds(200) {
 		w := e.join(fmt.Sprint("life ", n))
 		j := e.startAs(w, fmt.Sprint(n))
 		e.die(w)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -34,12 +33,8 @@ func randomOperations(e *env) {
 		newWorld(e, seed).play(60)
 		return
 	}
-	seeds, ops := cmp.Or(e.Seeds, 600), 60
-	if testing.Short() {
-		seeds, ops = (seeds+1)/2, 40
-	}
-	for seed := range uint64(seeds) {
-		newWorld(e, seed).play(ops)
+	for seed := range uint64(cmp.Or(e.Seeds, 600)) {
+		newWorld(e, seed).play(60)
 		if e.Failed() {
 			return
 		}

@@ -26,7 +26,7 @@ type storm struct {
 // storms acts at random from many goroutines. No order is expected, only that every
 // promise that was made is kept.
 func storms(e *env) {
-	for n := range rounds(40) {
+	for n := range e.rounds(40) {
 		s := &storm{env: e, req: e.request(fmt.Sprint("storm ", n)), fences: map[int64]int{}, sent: map[ledger.ID]string{}, answered: map[ledger.ID]bool{}}
 		s.req.Budget = 0
 		at(6, func(i int) {
