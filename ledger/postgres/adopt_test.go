@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
@@ -67,9 +66,7 @@ func TestAdoptBesideItself(t *testing.T) {
 				t.Errorf("the adoption: %+v %v", as, err)
 			}
 		})
-		for scan[int](t, f.db, "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()") <= n && !t.Failed() {
-			time.Sleep(time.Millisecond)
-		}
+		waitForLocks(t, f.db, n+1)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -305,9 +305,7 @@ func lockedRow(f *fixture) {
 		}
 	}
 	unlock(holds[0]) // one lane takes all five
-	for scan[int](t, f.db, "select count(*) from pg_locks where not granted") != 2 {
-		time.Sleep(time.Millisecond)
-	}
+	waitForLocks(t, f.db, 2)
 	unlock(holds[1])
 	others.Wait()
 	unlock(locked)

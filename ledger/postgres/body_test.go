@@ -41,8 +41,7 @@ func TestChunksOfAJobThatMoves(t *testing.T) {
 		_, err := f.Settle(t.Context(), id, e)
 		settled <- err
 	}()
-	for scan[int](t, f.db, "select count(*) from pg_locks where not granted") == 0 {
-	}
+	waitForLocks(t, f.db, 1)
 	if err := mover.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

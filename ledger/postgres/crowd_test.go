@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/paidonce/paidonce/internal/pgtest"
 	"github.com/paidonce/paidonce/ledger"
@@ -55,6 +56,7 @@ func (l lane) crowd(meanwhile func(), verbs ...func() error) []error {
 		}
 	})
 	waitForAsks(l.T, 1)
+	waitForLocks(l.T, l.db, 1) // an ask alone does not say that it has the lane
 	for i, verb := range verbs {
 		wg.Go(func() { errs[i] = verb() })
 		waitForAsks(l.T, i+2)
@@ -67,6 +69,20 @@ func (l lane) crowd(meanwhile func(), verbs ...func() error) []error {
 	}
 	wg.Wait()
 	return errs
+}
+
+// waitForLocks returns when n sessions of the database wait for a lock.
+func waitForLocks(t *testing.T, db *pgxpool.Pool, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		got := scan[int](t, db, "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+		if got == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d sessions wait for a lock, want %d", got, n)
+		}
+	}
 }
 
 // waitForAsks returns when n goroutines are asking a group.
