@@ -26,6 +26,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 type world struct {
 	t      *testing.T
 	env    []string
+	moved  bool // into a directory of its own
 	ledger *ledgermemory.Ledger
 	queue  *brokermemory.Queue
 }
@@ -34,7 +35,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	return newWorldHere(t)
+	w := newWorldHere(t)
+	w.moved = true
+	return w
 }
 
 // newWorldHere is newWorld without the directory, for tests that run side by side: they
@@ -66,6 +69,9 @@ func (w *world) models(o modelserver.Options) *modelserver.Server {
 // file writes a file into the world's directory.
 func (w *world) file(name, text string) {
 	w.t.Helper()
+	if !w.moved {
+		w.t.Fatalf("%s would be written into the sources: the test wants newWorld", name)
+	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func TestAuditJSON(t *testing.T) {
 }
 
 func TestAuditText(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	o := w.do(repeated, "audit", "-")
 	golden(t, "audit.txt", o.stdout)
 	o = w.do(strings.Repeat(`{"job":"j","input":"x","tokens_in":700,"tokens_out":800}`+"\n", 2), "audit", "-", "--cost=")

@@ -11,9 +11,10 @@ import (
 // TestDayBudget: a call over a limit of the day is not sent; its job waits, is shown with the reason, and is released
 // by a raised limit.
 func TestDayBudget(t *testing.T) {
+	t.Parallel()
 	for _, setting := range []string{"PAIDONCE_BUDGETS_TENANT_DAY_USD=", "PAIDONCE_JOBS_TICKET_SUMMARY_TENANT_DAY_USD=", "PAIDONCE_BUDGETS_TENANTS={globex: 9, acme: "} {
 		t.Run(setting, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldHere(t)
 			ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
 			limit := func(usd string) string {
 				if strings.Contains(setting, "{") {

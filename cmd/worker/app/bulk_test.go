@@ -49,7 +49,8 @@ func (w *world) failedAt(n int, input, open bool) {
 
 // TestRerunOfWhatCannotRun: an order that cannot be carried out changes nothing.
 func TestRerunOfWhatCannotRun(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.unknownAt(1, false)
 	const key = "acme:ticket.summary:1:v1:p7"
 	w.refused(exitFailed, "", []string{"jobs", "rerun", key, "--token", "t", "--reason", "r", "--accept-double-pay"}, "PO503", "submit it again")
@@ -60,7 +61,8 @@ func TestRerunOfWhatCannotRun(t *testing.T) {
 
 // TestLimitsAreTold: where --limit leaves jobs out it is said, and what is looked at is the oldest.
 func TestLimitsAreTold(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for n := range 5 {
 		w.unknownAt(n, true)
 	}
@@ -74,7 +76,7 @@ func TestLimitsAreTold(t *testing.T) {
 		t.Errorf("the last two:\n%s", out)
 	}
 
-	w = newWorld(t)
+	w = newWorldHere(t)
 	w.failedAt(0, true, false)
 	for n := range 4 {
 		w.failedAt(n+1, true, true) // these are in front of it, and need leave
@@ -82,7 +84,7 @@ func TestLimitsAreTold(t *testing.T) {
 	if o := w.do("", "jobs", "retry", "--all", "--reason", "x", "--limit", "2"); o.code != exitFailed || w.state("acme:ticket.summary:0:v1:p7") != "ready" || !strings.Contains(o.stdout, "1 jobs retried, 4 left") {
 		t.Errorf("jobs that need leave hide the one that can be retried:\n%s%s", o.stdout, o.stderr)
 	}
-	w = newWorld(t)
+	w = newWorldHere(t)
 	for n := range 3 {
 		w.failedAt(n, true, false)
 	}
@@ -94,7 +96,8 @@ func TestLimitsAreTold(t *testing.T) {
 // TestAllThatWaitAreReleased: whoever raised a limit of the day has all of its jobs look again, however many these are, and a limit of
 // one's own goes on where the last order stopped.
 func TestAllThatWaitAreReleased(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	const jobs = 130
 	wait := ledger.Outcome{GiveBack: true, RetryIn: time.Hour, Error: ledger.JobError{Class: "day_budget", Text: "PO621"}}
 	for n := range jobs {
@@ -131,7 +134,8 @@ func TestAllThatWaitAreReleased(t *testing.T) {
 
 // TestClasses: jobs over a limit are found and released by it, and others stay.
 func TestClasses(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for n, class := range []string{"calls", "permanent", "calls", "lifetime", "calls"} {
 		w.release(w.jobAt(n, true), ledger.Outcome{Fail: true, Error: ledger.JobError{Class: class, Text: "x"}})
 	}
@@ -164,7 +168,8 @@ func TestClasses(t *testing.T) {
 
 // TestRetryForecast: a dry run says what the run will say, and a sum that nobody knows is null.
 func TestRetryForecast(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	verdicts := func(args ...string) (retryDocument, string) {
 		t.Helper()
 		var d retryDocument
@@ -192,7 +197,8 @@ func TestRetryForecast(t *testing.T) {
 
 // TestVerdictsNameNoCall: whoever says that a call never happened says it of all that are open, and cannot think otherwise.
 func TestVerdictsNameNoCall(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.unknownAt(1, true)
 	w.refused(exitUsage, "", []string{"jobs", "resolve", "acme:ticket.summary:1:v1:p7", "--absent", "--call", "translate", "--reason", "x"}, "PO502", "--call says which call --result answers")
 }

@@ -8,7 +8,8 @@ import (
 )
 
 func TestUsage(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -41,7 +42,8 @@ func TestUsage(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	var d map[string]string
 	if err := json.Unmarshal([]byte(w.must("", "version", "--json")), &d); err != nil || d["version"] == "" || d["go"] == "" {
 		t.Errorf("version --json is %v, %v", d, err)
@@ -78,7 +80,8 @@ func TestRunReportsEverything(t *testing.T) {
 
 // A memory: of another process would be an empty one.
 func TestMemoryIsNotShared(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.ledger, w.queue = nil, nil
 	for _, args := range [][]string{{"jobs", "list"}, {"jobs", "show", "a:b:c"}, {"submit", "--job", "ticket.summary"}} {
 		w.refused(exitUsage, "", args, "PO504", "memory:")
@@ -120,7 +123,8 @@ func TestSubmit(t *testing.T) {
 }
 
 func TestSubmitMany(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	var in strings.Builder
 	for range 250 {
 		in.WriteString(`{"tenant":"acme","ticket":"1","thread":"x"}` + "\n")
@@ -137,7 +141,8 @@ func TestSubmitMany(t *testing.T) {
 
 // After a broker's refusal nobody is told that a message was sent.
 func TestSubmitRefused(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.queue.Delete()
 	o := w.do(`{"tenant":"acme","ticket":"1","thread":"x"}`, "submit", "--job", "ticket.summary")
 	if o.code != exitFailed || o.stdout != "" || !strings.Contains(o.stderr, "PO508 0 messages are sent; of the next 1") {
@@ -147,7 +152,8 @@ func TestSubmitRefused(t *testing.T) {
 
 // Whatever goes wrong, no secret is printed.
 func TestSecretsInErrors(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.env = []string{"PAIDONCE_LEDGER_URL=postgres://worker:hunter2@127.0.0.1:1/none?connect_timeout=1", "PAIDONCE_BROKER_URL=amqp://worker:hunter3@127.0.0.1:1/",
 		"PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-planted-key"}
 	for _, args := range [][]string{{"run"}, {"jobs", "list"}, {"migrate", "up"}, {"migrate", "status"}, {"config", "show"}, {"config", "show", "--json"}} {

@@ -143,7 +143,8 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+Z`)
 
 // Case 64: dead letters are listed with their reasons, and redriven after a preview of what that costs.
 func TestDeadLettersAreAskedOfTheLedger(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	w.deadLetters()
 	before := w.lettersLeft()
@@ -189,7 +190,8 @@ func TestDeadLettersAreAskedOfTheLedger(t *testing.T) {
 }
 
 func TestDeadLettersFiltered(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	other := letter("1", "x")
 	other.Body = []byte(strings.Replace(string(other.Body), "acme", "zeta", 1))
 	w.setAside(w.queue, letter("1", "x"), "PO408 no handler")
@@ -264,7 +266,8 @@ func (a *away) Job(ctx context.Context, k ledger.Key) (ledger.Job, error) {
 // While the ledger cannot be asked nothing is redriven: not this dead letter, and not
 // the next one.
 func TestDeadLettersWithoutLedger(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for _, n := range []string{"1", "2", "3"} {
 		w.setAside(w.queue, letter(n, "x"), "delivery_limit")
 	}
@@ -284,7 +287,8 @@ func TestDeadLettersWithoutLedger(t *testing.T) {
 
 // A broker that does not answer is not one without dead letters.
 func TestDeadLettersOutOfReach(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.setAside(w.queue, letter("1", "x"), "delivery_limit")
 	if err := w.queue.Close(); err != nil {
 		t.Fatal(err)
@@ -337,6 +341,7 @@ func TestDeadLettersOfAFIFOGroup(t *testing.T) {
 }
 
 func TestDeadLettersOfRabbitMQ(t *testing.T) {
+	t.Parallel()
 	w, ms := newRealWorld(t, modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
 	w.must("", "migrate", "up")
 	w.submitted()

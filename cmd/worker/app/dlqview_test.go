@@ -12,7 +12,8 @@ import (
 )
 
 func TestDeadLettersAreNotToBeHad(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.setAside(w.queue, letter("1", "x"), "delivery_limit")
 	w.refused(exitUsage, "", []string{"dlq", "redrive", "--reason", " \t"}, "PO502 --reason")
 	o := w.do("", "dlq", "redrive", "--reason", "r", "--match", "a\n\x1b[2Jb")

@@ -28,6 +28,7 @@ func (w *world) doctorCodes() (int, []string, doctorDocument) {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	w, _ := newRealWorld(t, modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=25s", "PAIDONCE_CONSUMER_LEASE=60s")
 	// The tests' Postgres runs without fsync, and doctor finds that (PO533).
@@ -84,7 +85,8 @@ func TestDiagnosis(t *testing.T) {
 
 // A worker that runs is found at its address; anything else there is in the way.
 func TestDoctorListens(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
 	r := w.start()

@@ -36,7 +36,8 @@ func (w *world) told() (*smtpsink.Sink, *slackstub.Stub) {
 
 // A ticket with notify: one bill line, one mail, one post, and the steps under the job. A reply that Slack loses is looked up.
 func TestNotify(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{Generate: func(modelserver.Request) string { return "The invoice was charged twice." }})
 	sink, stub := w.told()
 	r := w.start()
@@ -100,7 +101,8 @@ func TestHeldMail(t *testing.T) {
 
 // A ticket that asks for what is not configured fails before anything is paid, and runs once it is configured.
 func TestNotConfigured(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	r := w.start()
 	w.must(toldTicket, "submit", "--job", "ticket.summary")
@@ -122,7 +124,8 @@ func TestNotConfigured(t *testing.T) {
 
 // doctor reaches whom steps go to, sends them nothing, and shows no secret.
 func TestDoctorReachesSteps(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.models(modelserver.Options{})
 	out := w.do("", "doctor").stdout
 	if !strings.Contains(out, "none is configured") || strings.Contains(out, "PO615") {

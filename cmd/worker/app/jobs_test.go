@@ -71,7 +71,8 @@ func TestResolveResult(t *testing.T) {
 }
 
 func TestResolveAbsent(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.unknown()
 	out := w.must("", "jobs", "resolve", ticketKey, "--absent", "--reason", "not in the provider's log")
 	if !strings.Contains(out, "is not_sent now") || !strings.Contains(out, "it is paid then") {
@@ -81,7 +82,8 @@ func TestResolveAbsent(t *testing.T) {
 }
 
 func TestResolveFail(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.unknown()
 	out := w.must("", "jobs", "resolve", ticketKey, "--fail", "--reason", "customer left")
 	if !strings.Contains(out, "The job is failed. 1 calls stay unknown and may be billed") {
@@ -96,7 +98,8 @@ func TestResolveFail(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.unknown()
 	out := w.must("", "jobs", "cancel", ticketKey, "--reason", "not needed")
 	if !strings.Contains(out, "The job is cancelled.") || !strings.Contains(out, "1 calls had been sent") || w.state(ticketKey) != "cancelled" {
@@ -106,7 +109,8 @@ func TestCancel(t *testing.T) {
 }
 
 func TestCancelRunning(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	ms.Script(ticketKey, modelserver.Fault{Hold: true})
 	w.submitted()
@@ -124,7 +128,8 @@ func TestCancelRunning(t *testing.T) {
 }
 
 func TestNotFound(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for _, args := range [][]string{{"jobs", "show", "a:b:c"}, {"jobs", "show", "a:b:c", "--json"},
 		{"jobs", "resolve", "a:b:c", "--fail", "--reason", "x"}, {"jobs", "cancel", "a:b:c", "--reason", "x"}} {
 		w.refused(exitFindings, "", args, "PO501 there is no job a:b:c")
@@ -133,7 +138,8 @@ func TestNotFound(t *testing.T) {
 
 // Several open calls need to be told apart.
 func TestResolveSeveral(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	key := ledger.Key{Tenant: "acme", Text: ticketKey}
 	lease := w.claimed(key)
 	for _, name := range []string{"summarise", "translate"} {
@@ -179,7 +185,8 @@ func (w *world) claimedFrom(key ledger.Key, o ledger.Origin) ledger.Lease {
 
 // The documents of --json, field by field.
 func TestDocuments(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ctx := t.Context()
 	lease := w.claimed(ledger.Key{Tenant: "acme", Text: ticketKey})
 	w.attempt(ctx, lease, ledger.Evidence{State: ledger.Rejected, Class: "rate_limit", Status: 429, ProviderRequestID: "req_1", By: ledger.BySender})
@@ -200,7 +207,8 @@ func TestDocuments(t *testing.T) {
 
 // What is known of the first message is shown where it is known.
 func TestOriginIsShown(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for name, c := range map[string]struct {
 		origin       ledger.Origin
 		group, trace string
@@ -230,7 +238,8 @@ func TestOriginIsShown(t *testing.T) {
 
 // What is known of the last look at an unknown job, and how many there were.
 func TestLooksAreShown(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ctx := t.Context()
 	lease := w.claimed(ledger.Key{Tenant: "acme", Text: ticketKey})
 	if err := w.ledger.Send(ctx, lease, ledger.Attempt{ID: ledger.NewID(), Call: ledger.CallRef{Name: "summarise"}, Timeout: 1e9}); err != nil {

@@ -9,7 +9,8 @@ import (
 
 // Each verdict, and the nearest job that gets another one.
 func TestVerdicts(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	h, in := w.decoded(letter("1", "x"))
 	other := in.Hash
 	other[0]++

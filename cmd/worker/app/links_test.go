@@ -118,6 +118,7 @@ func (i *impostor) serve(c net.Conn, cfg *tls.Config) {
 
 // TestTLSIsVerified: each client of the worker ends a connection to a server that nobody vouches for before it says anything.
 func TestTLSIsVerified(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		env  []string
 		args []string
@@ -131,6 +132,7 @@ func TestTLSIsVerified(t *testing.T) {
 		"providers'": {[]string{"PAIDONCE_PROVIDERS_ANTHROPIC_BASE_URL=https://ADDR/", `PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: a, provider: anthropic, model: claude-haiku-4-5, timeout: 5s}]`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, i := newWorldHere(t), newImpostor(t)
 			w.env = append(w.env, "PAIDONCE_PROVIDERS_OPENAI_API_KEY=sk-planted", "PAIDONCE_PROVIDERS_ANTHROPIC_API_KEY=sk-planted", "PAIDONCE_CONSUMER_LEASE=1s")
 			for _, e := range c.env {

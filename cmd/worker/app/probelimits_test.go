@@ -116,6 +116,7 @@ func TestScrapesAtATime(t *testing.T) {
 
 // What is read of a person's file, or of stdin, has an end.
 func TestReadIsBounded(t *testing.T) {
+	t.Parallel()
 	c := &call{Process: Process{Stdin: endless{}}}
 	for _, name := range []string{"-", "/dev/zero"} {
 		if _, err := c.read(name); err == nil || !strings.Contains(err.Error(), "larger than") {

@@ -136,7 +136,8 @@ func (w *world) purged() (d purgeDocument) {
 }
 
 func TestPurgeCommand(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.claimed(ledger.Key{Tenant: "acme", Text: ticketKey})
 	want := "0 keys forgotten, 0 rows deleted, 0 partitions dropped, 0 jobs moved out of their way\n"
 	if out := w.must("", "purge"); out != want {
@@ -155,7 +156,7 @@ func TestPurgeCommand(t *testing.T) {
 		"a key before its result":    {"PAIDONCE_RETENTION_KEY=1d", exitUsage, "PO032"},
 		"no schema":                  {"PAIDONCE_LEDGER_URL=" + pgtest.URL(t), exitFailed, "PO213"},
 	} {
-		o := newWorld(t)
+		o := newWorldHere(t)
 		o.ledger = nil
 		o.env = append(o.env, c.env)
 		t.Log(name)
@@ -357,9 +358,10 @@ func TestPurgeOfAWorkerDropsSlowly(t *testing.T) {
 
 // TestRunPurges: a worker purges by itself, with nothing asked for.
 func TestRunPurges(t *testing.T) {
+	t.Parallel()
 	defer func(d time.Duration) { purgeFirst = d }(purgeFirst)
 	purgeFirst = time.Second
-	w := newWorld(t)
+	w := newWorldHere(t)
 	w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_RETENTION_RESULT=1d", "PAIDONCE_RETENTION_KEY=2d")
 	w.submitted()

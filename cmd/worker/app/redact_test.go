@@ -17,7 +17,8 @@ const customer = "someone@corp.example"
 // TestRedact: what ticket.summary hides is in nothing that people see of a job, a dead letter or the log, and
 // stays in the ledger.
 func TestRedact(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.models(modelserver.Options{Generate: func(modelserver.Request) string { return "Write to\n" + customer + "." }})
 	w.setAside(w.queue, letter("1", "x"), "PO406 as "+customer+" said")
 	bad := letter("2", "x")

@@ -63,7 +63,8 @@ func (w *world) counted(all ...ledger.Avoided) {
 
 // The report as people, programs and spreadsheets get it.
 func TestReport(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	golden(t, "report_empty.txt", w.must("", "report"))
 	w.spending()
 	golden(t, "report.txt", w.must("", "report", "--by", "tenant"))
@@ -86,7 +87,8 @@ func TestReport(t *testing.T) {
 
 // What is past its retention is missing, and everybody is told.
 func TestReportOfForgottenJobs(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.counted(ledger.Avoided{Day: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC), Tenant: "acme", Action: "ticket.summary", Cause: ledger.Redelivered, Count: 1})
 	if o := w.do("", "report"); strings.Contains(o.stdout+o.stderr, "PO570") {
 		t.Errorf("nothing is missing yet:\n%s%s", o.stdout, o.stderr)
@@ -121,7 +123,8 @@ func TestReportOfForgottenJobs(t *testing.T) {
 }
 
 func TestReportUsage(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	for _, c := range []struct {
 		args []string
 		word string

@@ -10,7 +10,8 @@ import (
 
 // TestRerun: a done job runs again as a new generation, once for each token, and its earlier result stays.
 func TestRerun(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
 	w.submitted()
 	w.finishes(ms, 1)
@@ -48,7 +49,8 @@ func TestRerun(t *testing.T) {
 
 // TestRerunUnknown: an unknown job is run again with leave to pay twice, and not without.
 func TestRerunUnknown(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.unknown()
 	order := []string{"jobs", "rerun", ticketKey, "--reason", "cannot wait", "--token", "t"}
 	w.refused(exitFailed, "", order, "PO503", "is unknown: 1 calls may have been paid", "--accept-double-pay")
@@ -63,7 +65,8 @@ func TestRerunUnknown(t *testing.T) {
 
 // TestRerunFailed (case 59): a job failed for good, its cause is mended, and it is ordered anew: it runs, and its messages no longer get the failure.
 func TestRerunFailed(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
 	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: only, provider: anthropic, model: claude-haiku-4-5, timeout: 5s}]")
 	ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.BadRequest})
@@ -80,7 +83,8 @@ func TestRerunFailed(t *testing.T) {
 
 // TestRetry: failed jobs go back, those whose calls may have been paid only with leave.
 func TestRetry(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.unknown()
 	w.must("", "jobs", "resolve", ticketKey, "--fail", "--reason", "x")
 	for _, args := range [][]string{{}, {ticketKey, "--all"}, {ticketKey, "--job", "ticket.summary"}} {
@@ -117,12 +121,13 @@ func TestRetry(t *testing.T) {
 
 // TestLimits: a job whose call is over a limit of its own sends nothing, is shown with the reason, and goes on when the limit is raised.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ setting, low, high, shown, limits string }{
 		"budget":   {"BUDGET_USD", "0.0001", "0.1", "budget: PO312", "0.0001 USD (0 held back)"},
 		"lifetime": {"LIFETIME", "1s", "1h", "lifetime: PO625", "calls until 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldHere(t)
 			ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
 			if name == "lifetime" { // what is refused is sent again two seconds later
 				ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.ServerError})
@@ -148,7 +153,8 @@ func TestLimits(t *testing.T) {
 
 // TestMaxCalls: refused requests are calls too, and what is over the limit is not sent.
 func TestMaxCalls(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{KeyOf: func(modelserver.Request) string { return ticketKey }})
 	ms.Script(ticketKey, modelserver.Fault{Kind: modelserver.ServerError})
 	w.env = append(w.env, "PAIDONCE_JOBS_TICKET_SUMMARY_MAX_CALLS=1")

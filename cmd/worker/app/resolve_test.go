@@ -93,7 +93,8 @@ func TestGiveUpBesideAReconciler(t *testing.T) {
 
 // TestUnknownList: what nobody knows is listed with what is at risk, and decided together.
 func TestUnknownList(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	if out := w.must("", "unknown", "list"); out != "no unknown jobs\n" {
 		t.Errorf("without any it says\n%s", out)
 	}

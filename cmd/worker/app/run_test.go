@@ -33,7 +33,8 @@ func (w *world) submitted() {
 
 // One key, one line on the bill, one result: with duplicates before, during and after.
 func TestRunPaysOnce(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{Latency: 100 * time.Millisecond})
 	w.submitted()
 	w.submitted()
@@ -65,8 +66,9 @@ func TestRunPaysOnce(t *testing.T) {
 
 // Who names a queue for the answer gets it there, unless the configuration says no.
 func TestRunAnswers(t *testing.T) {
+	t.Parallel()
 	for setting, want := range map[string]int{"PAIDONCE_BROKER_REPLIES=true": 1, "PAIDONCE_BROKER_REPLIES=false": 0} {
-		w := newWorld(t)
+		w := newWorldHere(t)
 		w.models(modelserver.Options{})
 		w.env = append(w.env, setting)
 		w.queue.OpenReplies("answers")
@@ -86,7 +88,8 @@ func TestRunAnswers(t *testing.T) {
 }
 
 func TestInvoiceWithoutTables(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.models(modelserver.Options{})
 	out := w.must(`{"tenant":"acme","document":"9821","revision":1,"text":"Invoice 17"}`, "submit", "--job", "invoice.extract")
 	r := w.start()
@@ -96,12 +99,13 @@ func TestInvoiceWithoutTables(t *testing.T) {
 
 // Every job that this program brings along runs as it is configured: an agent takes the turns that it may, and no more.
 func TestBundledJobs(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, body, key, state, says, setting string }{
 		{"content.moderate", `{"tenant":"acme","content":"7714","revision":2,"text":"hello"}`, "acme:content.moderate:7714:v2:p1", "done", `"flagged": false`, ""},
 		{"agent.task", `{"tenant":"acme","task":"1077","goal":"say hello"}`, "acme:agent.task:1077", "done", `"answer": "Summary of`, ""},
 		{"agent.task", `{"tenant":"acme","task":"1077","goal":"say hello"}`, "acme:agent.task:1077", "failed", "PO359 the agent has made 1 turns", "PAIDONCE_JOBS_AGENT_TASK_MAX_TURNS=1"},
 	} {
-		w := newWorld(t)
+		w := newWorldHere(t)
 		w.models(modelserver.Options{})
 		w.env = append(w.env, c.setting)
 		if out := w.must(c.body, "submit", "--job", c.name); out != c.key+"\n" {
@@ -131,7 +135,8 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestProbes(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "PAIDONCE_HTTP_DEBUG=127.0.0.1:0")
 	ms.Script(ticketKey, modelserver.Fault{Hold: true})
@@ -186,7 +191,8 @@ func TestProbes(t *testing.T) {
 
 // A gateway may ask for no key; then none is asked for here.
 func TestGatewayWithoutKey(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.env = append(w.env, "PAIDONCE_PROVIDERS_OPENAI_BASE_URL=http://127.0.0.1:1/v1/")
 	r := w.start()
 	r.says("joined the ledger")
@@ -217,7 +223,8 @@ func TestLogScrubs(t *testing.T) {
 // Case 29: the first signal drains, the second ends the drain: the call under way is unknown,
 // nothing is lost, and the exit code is 0.
 func TestSecondSignal(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=10m", "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: only, provider: anthropic, model: m, timeout: 90s}]")
 	ms.ScriptAny(modelserver.Fault{Hold: true})
@@ -242,7 +249,8 @@ func TestSecondSignal(t *testing.T) {
 }
 
 func TestAddressTaken(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0")
 	r := w.start()

@@ -16,7 +16,8 @@ const message = `{"id":"msg_1","type":"message","role":"assistant","model":"clau
 // An answer that another program has is given to its attempt as the provider made it: the job is done with what its
 // route makes of it, the cost is booked, and nothing is sent again.
 func TestSettle(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.unknown()
 	settle := func(n string, more ...string) []string {
 		return append([]string{"jobs", "settle", ticketKey, "--attempt", n, "--body", "-"}, more...)
@@ -66,7 +67,8 @@ func TestSettle(t *testing.T) {
 // The provider named its answer before it was lost: another one's is refused. One that comes too late is kept, and its
 // cost wasted.
 func TestSettleLate(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	key := ledger.Key{Tenant: "acme", Text: ticketKey}
 	lease := w.claimed(key)
 	a := ledger.Attempt{ID: ledger.NewID(), Call: ledger.CallRef{Name: "summarise"}, Provider: "anthropic", Model: "a model without a price", Timeout: 1e9}

@@ -51,7 +51,8 @@ func (w *world) mailed(e ledger.Evidence) (ledger.Lease, ledger.ID) {
 
 // A job shows its steps, and a step the jobs that asked for it.
 func TestStepsAreShown(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	other := asked(mailKey)
 	other.InputHash[0]++
 	w.stepped(ticketKey, asked(mailKey), asked("acme:slack:48213:v3"))
@@ -75,6 +76,7 @@ func TestStepsAreShown(t *testing.T) {
 
 // The verbs of jobs take a step's key, and leave its job alone.
 func TestVerbsTakeSteps(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		end  ledger.Outcome // of its run, with the call open; zero: it does not run
 		args []string
@@ -88,7 +90,7 @@ func TestVerbsTakeSteps(t *testing.T) {
 		"rerun":          {ledger.Outcome{Who: "w", Fail: true, Error: ledger.JobError{Class: "permanent"}}, []string{"jobs", "rerun", mailKey, "--token", "t", "--reason", "x"}, "as generation 2", "ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldHere(t)
 			w.stepped(ticketKey, asked(mailKey))
 			if c.end.Who != "" {
 				var e ledger.Evidence

@@ -67,6 +67,7 @@ func (endless) Read(p []byte) (int, error) {
 
 // A line without an end is counted, and not kept.
 func TestReadLine(t *testing.T) {
+	t.Parallel()
 	line, size, err := readLine(bufio.NewReaderSize(io.LimitReader(endless{}, 256<<20), 64<<10))
 	if size != 256<<20 || len(line) > maxLine+128<<10 || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes are kept of %d: %v", len(line), size, err)

@@ -9,7 +9,8 @@ import (
 
 // What became of another input under the same key is not told as the answer to this one: its message is refused.
 func TestSubmitAndWaitForAnotherInput(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	r := w.start()
 	if out := w.must(ticket, "submit", "--job", "ticket.summary", "--wait"); !strings.Contains(out, `"state":"done"`) {
