@@ -17,6 +17,8 @@ import (
 	brokermemory "github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/internal/modelserver"
 	"github.com/paidonce/paidonce/internal/planted"
+	"github.com/paidonce/paidonce/job"
+	"github.com/paidonce/paidonce/ledger"
 	ledgermemory "github.com/paidonce/paidonce/ledger/memory"
 )
 
@@ -45,7 +47,7 @@ func newWorld(t *testing.T) *world {
 func newWorldHere(t *testing.T) *world {
 	t.Helper()
 	return &world{t: t, ledger: ledgermemory.New(), queue: brokermemory.New(brokermemory.Options{Visibility: 2 * time.Second}),
-		env: []string{"PAIDONCE_LEDGER_URL=memory:", "PAIDONCE_HTTP_LISTEN=", "USER=ann"}}
+		env: []string{"PAIDONCE_LEDGER_URL=memory:", "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "USER=ann"}}
 }
 
 // models starts a stand-in model server and points the world's workers at it.
@@ -123,8 +125,20 @@ func (w *world) refused(code int, stdin string, args []string, words ...string) 
 	}
 }
 
-// state is the job's as `jobs show --json` tells it, "" if there is none.
+// state is the job's, "" if there is none: as `jobs show --json` tells it where the ledger is not the world's own. A
+// command costs some hundredths of a second with the race detector, too much for asking again and again.
 func (w *world) state(key string) string {
+	if w.ownLedger() {
+		k, err := job.ParseKey(key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		j, err := w.ledger.Job(w.t.Context(), k)
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			w.t.Fatal(err)
+		}
+		return string(j.State)
+	}
 	o := w.do("", "jobs", "show", key, "--json")
 	var d struct{ State string }
 	if o.code == exitFindings {
@@ -134,6 +148,16 @@ func (w *world) state(key string) string {
 		w.t.Fatalf("jobs show %s --json: %v\n%s%s", key, err, o.stdout, o.stderr)
 	}
 	return d.State
+}
+
+// ownLedger says whether the world's commands use its memory: ledger. A later setting hides one before.
+func (w *world) ownLedger() (own bool) {
+	for _, e := range w.env {
+		if url, ok := strings.CutPrefix(e, "PAIDONCE_LEDGER_URL="); ok {
+			own = url == "memory:"
+		}
+	}
+	return own && w.ledger != nil
 }
 
 // until waits for the job to be in a state.
@@ -177,7 +201,14 @@ func (w *world) start(args ...string) *running {
 		defer close(r.ended)
 		r.code = Run(ctx, p)
 	}()
-	w.t.Cleanup(func() { cancel(); <-r.ended; w.clean("worker run", r.log.String()) })
+	w.t.Cleanup(func() {
+		cancel()
+		<-r.ended
+		w.clean("worker run", r.log.String())
+		if w.t.Failed() {
+			w.t.Logf("worker run ended with %d:\n%s", r.code, r.log.String())
+		}
+	})
 	return r
 }
 

@@ -341,7 +341,6 @@ func TestDeadLettersOfAFIFOGroup(t *testing.T) {
 }
 
 func TestDeadLettersOfRabbitMQ(t *testing.T) {
-	t.Parallel()
 	w, ms := newRealWorld(t, modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
 	w.must("", "migrate", "up")
 	w.submitted()

@@ -28,7 +28,6 @@ func (w *world) doctorCodes() (int, []string, doctorDocument) {
 }
 
 func TestDoctor(t *testing.T) {
-	t.Parallel()
 	w, _ := newRealWorld(t, modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=25s", "PAIDONCE_CONSUMER_LEASE=60s")
 	// The tests' Postgres runs without fsync, and doctor finds that (PO533).

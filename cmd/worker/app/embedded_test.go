@@ -14,7 +14,7 @@ import (
 func plain(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.env = []string{"PAIDONCE_HTTP_LISTEN=", "USER=ann"}
+	w.env = []string{"PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "USER=ann"}
 	w.ledger, w.queue = nil, nil
 	return w
 }

@@ -61,7 +61,7 @@ func listen(w *worker) (*probes, error) {
 }
 
 func listenFault(cfg *config.Config, path, addr string, err error) error {
-	return fmt.Errorf("PO511 %s %s (%s): %w; free the port or set another, or an empty one for none", path, addr, cfg.Source(path), err)
+	return fmt.Errorf("PO511 %s %s (%s): %w; free the port or set another, or \"\" in the file for none", path, addr, cfg.Source(path), err)
 }
 
 // serve answers until ctx ends.

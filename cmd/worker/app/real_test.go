@@ -31,7 +31,6 @@ func newRealWorld(t *testing.T, o modelserver.Options) (*world, *modelserver.Ser
 }
 
 func TestRealServices(t *testing.T) {
-	t.Parallel()
 	w, ms := newRealWorld(t, modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
 	w.refused(exitFailed, "", []string{"run"}, "PO213", "worker migrate up")
 	w.refused(exitFindings, "", []string{"migrate", "status", "--json"}, "PO513")
@@ -85,7 +84,6 @@ func TestRealServices(t *testing.T) {
 // A real process is killed in the middle of its calls; another one finishes. Nothing that
 // was answered is asked for again, and what may have happened is held.
 func TestKilledProcess(t *testing.T) {
-	t.Parallel()
 	w, ms := newRealWorld(t, modelserver.Options{KeyOf: func(r modelserver.Request) string { return r.MetadataKey() }})
 	w.must("", "migrate", "up")
 	const held = "acme:ticket.summary:0:v1:p7"
@@ -137,7 +135,6 @@ func (w *world) build() string {
 
 // Connections that the broker closes are made again, and readiness follows.
 func TestReadinessFollowsBroker(t *testing.T) {
-	t.Parallel()
 	w, _ := newRealWorld(t, modelserver.Options{})
 	w.must("", "migrate", "up")
 	broker := rabbittest.Start(t)
