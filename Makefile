@@ -54,6 +54,10 @@ bench: ## a short comparison with other systems, on a Postgres and a RabbitMQ of
 proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and reconcile side by side, and what each paid
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
 
+.PHONY: races
+races: ## every race of the ledgers' suite with all its rounds, where make test runs a part of them
+	@tools/need.sh $(GO) test $(RACE) -timeout $(TIMEOUT) -run '^TestLedger' -count 1 ./ledger/memory ./ledger/sqlite ./ledger/postgres -whole
+
 .PHONY: protocol
 protocol: ## the model of the state rules with one fault more, and every guard taken out of every scenario: an hour, 8 GB
 	$(GO) test -timeout 3h -v ./internal/protocol -deep
@@ -69,6 +73,7 @@ storm: ## DURATION (3m) of random kills, cuts, restarts and failovers under load
 .PHONY: soak
 soak: ## DURATION (30m) of steady load with resets: memory, goroutines and open files of a worker must stay flat
 	@tools/need.sh $(GO) test -tags soak -run '^TestSoak$$' -timeout 24h -v ./internal/e2e -soak $(or $(DURATION),30m)
+
 .PHONY: simulate
 simulate: ## SEEDS histories (20000) of three workers under simulated time and seeded faults, checked; FROM=1 is the first
 	$(GO) test ./internal/simulate -count 1 -run '^TestSeeds$$' -timeout $(TIMEOUT) -v -seeds $(or $(SEEDS),20000) -from $(or $(FROM),1)
