@@ -28,7 +28,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		if a.State == ledger.Sent {
 			k.Open++
 		}
-		if a.captured > 0 && a.captured == first {
+		if a.captured > 0 && a.captured == first && a.response != nil { // nil: purged, and with it the job's input
 			k.Answer = &ledger.Captured{Attempt: a.ID, Route: a.Route, Response: *response(a.response), Panics: r.panics}
 		}
 	}

@@ -49,6 +49,10 @@ func (l *Ledger) look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		err := s.Scan(&attempt, &found.Answer.Route, &found.Answer.Response.Codec, &found.Answer.Response.Body)
 		return id(attempt), err
 	}, "answer", lease.Key.Tenant, lease.Job, c.Name, c.InputKey)
+	if err == ledger.ErrNotFound { // purged, and with it the job's input: nothing runs it again
+		found.Answer = nil
+		return found, nil
+	}
 	if err != nil {
 		return ledger.Looked{}, err
 	}
