@@ -107,7 +107,7 @@ func (m *move) carry(i int) bool {
 func (m *move) replay(fence uint8) bool {
 	r := &m.row
 	f := m.leased(fence)
-	f.InBudget = m.inBudget(0)
+	f.InBudget, f.CallsLeft = m.inBudget(r.open), m.callsLeft(r.open) // each holds back one, and would again
 	t, ok := ledger.Pick(f, "J16", "J16o")
 	said := deed{verb: replays, fence: fence, got: t.ID}
 	if !ok {
@@ -118,8 +118,8 @@ func (m *move) replay(fence uint8) bool {
 		return false
 	}
 	m.strange(fence)
-	m.offence(!f.InBudget, "a replay was allowed that the budget forbids")
-	m.offence(!m.callsLeft() || r.lifetimeOver, "a replay was allowed whose call the limits forbid")
+	m.offence(!m.inBudget(r.open), "a replay was allowed whose call the budget forbids")
+	m.offence(!m.callsLeft(r.open) || r.lifetimeOver, "a replay was allowed whose call the limits forbid")
 	m.offence(r.replays >= m.Replays, "the policy's replays were exceeded")
 	m.offence(!m.pastRoutes(), "a call was given up while its answer could still come")
 	m.offence(t.ID == "J16" && !r.held, "a replay did not wait for hold")

@@ -303,8 +303,8 @@ func (x *explorer) ends(w *world) bool {
 	if !r.exists {
 		return w.submits == 0 && w.copies == [maxCopies]copyAt{} || w.truth.forgotten
 	}
-	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved > x.Budget ||
-		x.Calls > 0 && r.calls >= x.Calls || r.lifetimeOver)
+	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved+r.open > x.Budget ||
+		x.Calls > 0 && r.calls+r.open > x.Calls || r.lifetimeOver)
 	if r.state < done && !heldByPolicy {
 		return false
 	}

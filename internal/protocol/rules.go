@@ -38,7 +38,7 @@ func (m *move) facts() ledger.Facts {
 		Exists: true, State: states[r.state], OpenCalls: int(r.open), Cancel: r.cancel, InputKept: r.input,
 		Due: r.due, Lapsed: !m.open() || r.deadlineOver, Owned: m.open() && r.state == unknown, Held: r.held || r.state != unknown,
 		RunsLeft: r.runs < m.MaxRuns, ReplayLeft: r.replays < m.Replays, PastRoutes: m.pastRoutes(), Past: m.truth.old,
-		CallsLeft: m.callsLeft(), InLifetime: !r.lifetimeOver,
+		CallsLeft: m.callsLeft(1), InLifetime: !r.lifetimeOver,
 		UnknownCalls: m.unknownCalls()}
 }
 
@@ -69,7 +69,7 @@ func (m *move) unknownCalls() int {
 	return unknown[0] + unknown[1]
 }
 
-func (m *move) callsLeft() bool { return m.Calls == 0 || m.row.calls < m.Calls }
+func (m *move) callsLeft(more uint8) bool { return m.Calls == 0 || m.row.calls+more <= m.Calls }
 
 func (m *move) inBudget(reserve uint8) bool {
 	return m.Budget == 0 || m.row.cost+m.row.reserved+reserve <= m.Budget
@@ -209,7 +209,7 @@ func (m *move) send(i int, fence, late, call uint8) string {
 	m.offence(r.state != running, "a call was sent for a job that does not run")
 	m.offence(!m.inBudget(1), "a call was sent over the job's budget")
 	m.offence(m.dayFull, "a call was sent over the day's budget")
-	m.offence(!m.callsLeft(), "more calls were sent than the job may send")
+	m.offence(!m.callsLeft(1), "more calls were sent than the job may send")
 	m.offence(r.lifetimeOver, "a call was sent after the job's lifetime")
 	m.offence(r.cancel, "a call was sent for a job that is to be cancelled")
 	m.offence(r.deadlineOver, "a call was sent after the run's deadline")

@@ -52,7 +52,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	f := l.leaseFacts(r, lease, now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
-	r.limits(&f, now)
+	r.limits(&f, 1, now)
 	shares := l.shares(r, a.Day, now)
 	f.OverDay = l.overDay(shares, a.Reserve)
 	t := ledger.Row("J7")

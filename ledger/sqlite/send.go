@@ -89,7 +89,7 @@ func (t *tx) send(lease ledger.Lease, a ledger.Attempt) error {
 	f := r.leaseFacts(lease, t.now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
-	r.limits(&f, t.now)
+	r.limits(&f, 1, t.now)
 	if f.OverDay, err = t.overDay(r, a); err != nil {
 		return err
 	}
