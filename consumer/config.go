@@ -68,7 +68,8 @@ type Config struct {
 	// Retry is the wait between runs, with jitter. Default 2 s doubling to 15 min.
 	Retry Backoff
 	// AckBusy acknowledges a duplicate of a running job at once, if the ledger holds the
-	// job's input, instead of handing it back until the job is done.
+	// job's input, instead of handing it back until the job is done. A message that was handed out before
+	// is handed back all the same, since it may be the job's own; so are all where the broker does not count.
 	AckBusy bool
 	// MaxBody is the largest message body in bytes, as received and as resolved; larger ones are dead-lettered.
 	// Default 1 MiB.

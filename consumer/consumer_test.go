@@ -105,6 +105,37 @@ func TestAckBusyAbsorbsDuplicates(t *testing.T) {
 	})
 }
 
+// A message whose visibility lapses while its run lives is the only one that brings its job back: it is no
+// duplicate to absorb, since the run may end as one to be repeated.
+func TestAckBusyKeepsTheJobsOwnMessage(t *testing.T) {
+	bubble(t, sqs(0), func(r *rig) {
+		r.cfg.AckBusy, r.cfg.Grace = true, 100*time.Hour
+		r.before = func(context.Context, *job.Run, ask) error {
+			if r.runs.Load() > 1 {
+				return nil
+			}
+			time.Sleep(4 * time.Minute)
+			return errors.New("again")
+		}
+		var s spy
+		s.deaf = true
+		r.send("1")
+		a := r.start("a", s.on)
+		time.Sleep(time.Second)
+		b := r.start("b")
+		time.Sleep(2 * time.Minute)
+		if j := r.job("1"); j.State != ledger.Running || j.Carrier != ledger.CarriedByBroker || r.q.Depth() == (memory.Depth{}) {
+			t.Errorf("the job is %s, carried by %s, and the queue holds %+v: nobody would bring it back", j.State, j.Carrier, r.q.Depth())
+		}
+		time.Sleep(30 * time.Minute)
+		r.end(a, b)
+		w := done1
+		w.runs = 2
+		r.want("1", w)
+		r.queue(memory.Depth{})
+	})
+}
+
 // The worker dies after the provider has the request: the job is unknown and is held for ever,
 // then a person says what happened.
 func TestKilledInACallIsUnknown(t *testing.T) {

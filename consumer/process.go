@@ -160,8 +160,7 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		}
 		c.ackTold(ctx, w, nil)
 	case ledger.Busy, ledger.NotDue:
-		absorb := claimed.Verdict == ledger.Busy && c.cfg.AckBusy && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
-		if !carried && !absorb || c.awaited(w) { // who waits for an answer gets it when there is one
+		if !carried && !(claimed.Verdict == ledger.Busy && c.absorbs(w)) || c.awaited(w) { // who waits for an answer gets it when there is one
 			return &later{in: c.lookIn(claimed), unused: true}
 		}
 		c.ack(ctx, w)
@@ -175,6 +174,13 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 		panic("consumer: verdict " + claimed.Verdict.String())
 	}
 	return nil
+}
+
+// absorbs reports whether a duplicate that finds its job busy is acknowledged at once. One that was handed out
+// before may be the very message that the job has: its visibility lapsed, or its worker died. Without it nobody would
+// bring the job back before the grace time is over.
+func (c *Consumer) absorbs(w *work) bool {
+	return c.cfg.AckBusy && w.request.Receives == 1 && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
 }
 
 var errNotJoined = errors.New("PO342 this worker's own lease is over")

@@ -47,7 +47,7 @@ type Ledger interface {
 
 	// Look reads what is known of one call of the job: the captured answer if there is
 	// one, and the count of late answers that the next Send must name. ErrLost when
-	// the fence moved on.
+	// the fence moved on. An answer that is past its retention is not found, and its job has ended: the gate refuses.
 	Look(ctx context.Context, l Lease, c CallRef) (Looked, error)
 
 	// Send is the gate (J7): the last durable write before money is spent. After

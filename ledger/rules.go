@@ -114,8 +114,8 @@ func InBudget(budget Nano, cost *Nano, reserved, more Nano) bool {
 	return budget == 0 || more <= budget-spent-reserved
 }
 
-// CallsLeft reports whether a job that has sent so many calls in its generation may send one more. A limit of 0 is none.
-func CallsLeft(limit, sent int) bool { return limit == 0 || sent < limit }
+// CallsLeft reports whether a job that has sent so many calls in its generation may send so many more. A limit of 0 is none.
+func CallsLeft(limit, sent, more int) bool { return limit == 0 || more <= limit-sent }
 
 // InLifetime reports whether a generation that began at began may still send calls at now. A lifetime of 0 does not end.
 func InLifetime(lifetime time.Duration, began, now time.Time) bool {

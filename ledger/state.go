@@ -96,9 +96,9 @@ type Facts struct {
 	RunsLeft   bool // runs < max_runs
 	Lapsed     bool // the owner's epoch is closed, or the run deadline is over; for the owner itself, the deadline alone
 	LateSeen   bool // the run has seen every late answer
-	InBudget   bool // cost + reserved + this call's reserve <= budget, or no budget
+	InBudget   bool // cost + reserved + this call's reserve (of a replay: those of the open calls again) <= budget, or no budget
 	OverDay    bool // a budget of the day has no room for this call
-	CallsLeft  bool // calls of this generation < the limit, or no limit
+	CallsLeft  bool // calls of this generation + 1 (of a replay: + the open ones) <= the limit, or no limit
 	InLifetime bool // the generation's lifetime is not over, or it has none
 	ReplayLeft bool // replays < the policy's maximum
 	Held       bool // unknown for longer than hold (an owner within its run need not wait)

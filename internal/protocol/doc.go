@@ -4,7 +4,8 @@
 //
 // The decisions are the product's own: the model asks the guards of ledger.Transitions through
 // ledger.PickClaim, ledger.PickRelease, ledger.Pick and Transition.Allows, and moves a row as
-// ledger/memory does. What it knows beside the row is the truth: what reached the provider, what
+// ledger/memory does; a test leads that ledger along histories of the model and compares the two
+// after each step. What it knows beside the row is the truth: what reached the provider, what
 // it billed, who gave which permission. In each world it reaches it asks whether the guarantee still holds:
 //
 //   - nothing is paid twice without a permission on record,

@@ -72,6 +72,20 @@ type explorer struct {
 	now   int32
 	steps int
 	bad   *Violation
+	nth   int16 // of the steps that the world allows, in the order in which they are tried
+	heard []deed
+	visit func(step)         // is told of every step instead; nil: explore
+	first map[ending][]int16 // of each way in which a verb ends, the shortest way there; nil: nobody asks
+}
+
+// step is one that a world allows, or one that is refused and has asked a verb for it.
+type step struct {
+	label    string
+	from, to world
+	deeds    []deed
+	refused  bool // to is from
+	nth      int16
+	broken   string // of the guarantee and the rules
 }
 
 type node struct {
@@ -79,6 +93,7 @@ type node struct {
 	from  int32
 	label string
 	full  bool
+	nth   int16
 }
 
 // Explore takes every step in every order, until something is broken or nothing is new.
@@ -86,7 +101,7 @@ func (s *Scenario) Explore() (e Explored) {
 	x := &explorer{Scenario: s, seen: map[world]int32{}}
 	x.add(s.start(), -1, "")
 	for x.now = 0; int(x.now) < len(x.queue) && x.bad == nil; x.now++ {
-		x.from, x.full = x.queue[x.now].world, false
+		x.from, x.full, x.nth = x.queue[x.now].world, false, 0
 		x.edges = append(x.edges, nil)
 		x.all()
 		x.queue[x.now].full = x.full
@@ -150,18 +165,32 @@ func (x *explorer) make(i int, label string, faults uint8, do func(*move) bool) 
 		return
 	}
 	m := move{Scenario: x.Scenario, world: x.from}
-	verbs := m.verbs
-	if !do(&m) {
-		return
+	x.nth++
+	if x.visit != nil || x.first != nil {
+		x.heard = x.heard[:0]
+		m.tells = &x.heard
 	}
-	m.faults += faults
+	verbs := m.verbs
+	took := do(&m)
 	if i != nobody {
 		label = who[i] + " " + label
 	}
-	if m.row.state != x.from.row.state {
-		m.truth.old = false
+	if x.first != nil {
+		x.hear()
 	}
-	m.check()
+	if took {
+		m.faults += faults
+		if m.row.state != x.from.row.state {
+			m.truth.old = false
+		}
+		m.check()
+	}
+	if x.visit != nil {
+		x.show(label, took, &m)
+	}
+	if x.visit != nil || !took {
+		return
+	}
 	m.canon()
 	if x.Budget == 0 {
 		m.row.cost, m.row.reserved = 0, 0
@@ -177,6 +206,7 @@ func (x *explorer) make(i int, label string, faults uint8, do func(*move) bool) 
 	to, found := x.seen[m.world]
 	if !found {
 		to = x.add(m.world, x.now, label)
+		x.queue[to].nth = x.nth
 	}
 	if faults == 0 && m.verbs == verbs && to != x.now {
 		x.edges[x.now] = append(x.edges[x.now], to)
@@ -273,8 +303,8 @@ func (x *explorer) ends(w *world) bool {
 	if !r.exists {
 		return w.submits == 0 && w.copies == [maxCopies]copyAt{} || w.truth.forgotten
 	}
-	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved > x.Budget ||
-		x.Calls > 0 && r.calls >= x.Calls || r.lifetimeOver)
+	heldByPolicy := r.state == unknown && (r.replays >= x.Replays || x.Budget > 0 && r.cost+r.reserved+r.open > x.Budget ||
+		x.Calls > 0 && r.calls+r.open > x.Calls || r.lifetimeOver)
 	if r.state < done && !heldByPolicy {
 		return false
 	}

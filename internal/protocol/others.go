@@ -173,7 +173,9 @@ func (w *worker) leaves(c int) bool { return w.at == idle || int(w.copy) != c ||
 // submit makes the job's row without a message, as a producer or as another job's result does.
 func (m *move) submit(id string) {
 	t := ledger.Row(id)
-	if t.Allows(m.facts()) != "" {
+	g := t.Allows(m.facts())
+	m.tell(deed{verb: submits, rule: id, guard: g})
+	if g != "" {
 		return
 	}
 	m.offence(m.row.exists, "a job was written over")
@@ -187,6 +189,7 @@ func (x *explorer) sweep() {
 	if r.exists {
 		x.try(nobody, "a sweeper ends the lapsed run", func(m *move) bool {
 			t, ok := ledger.Pick(m.facts(), "J4", "J19c")
+			m.tell(deed{verb: sweeps, got: t.ID})
 			if ok {
 				m.lapse(t)
 			}
@@ -200,7 +203,9 @@ func (x *explorer) sweep() {
 }
 
 func (m *move) purge(id string) bool {
-	if ledger.Row(id).Allows(m.facts()) != "" || id == "J20" && m.row.purged {
+	g := ledger.Row(id).Allows(m.facts())
+	m.tell(deed{verb: purges, rule: id, guard: g})
+	if g != "" || id == "J20" && m.row.purged {
 		return false
 	}
 	m.offence(m.row.state < done, "a job that has not ended was purged")
@@ -246,10 +251,12 @@ func (m *move) rested(i int) { m.workers[i].seeks = seeker{attempt: nobody} }
 func (m *move) adopt(i int) bool {
 	w, r := &m.workers[i], &m.row
 	t := ledger.Row("J14")
-	if t.Allows(m.facts()) != "" {
+	g := t.Allows(m.facts())
+	w.joins()
+	m.tell(deed{verb: adopts, worker: int8(i), epoch: w.epoch, guard: g})
+	if g != "" {
 		return false
 	}
-	w.joins()
 	m.offence(r.state != unknown, "a job was adopted that is not unknown")
 	m.offence(!r.due, "an unknown job was looked at before it was due")
 	for j := range m.workers {
@@ -296,11 +303,11 @@ func (m *move) heard(i int) {
 	s := &m.workers[i].seeks
 	switch s.says {
 	case happened:
-		m.settle(s.attempt, received, true)
+		m.settle(s.attempt, received, ledger.ByReconciler, true)
 	case refusedIt:
-		m.settle(s.attempt, rejected, true)
+		m.settle(s.attempt, rejected, ledger.ByReconciler, s.proof)
 	case absent:
-		m.settle(s.attempt, notSent, s.proof)
+		m.settle(s.attempt, notSent, ledger.ByReconciler, s.proof)
 	}
 	s.at = judging
 	if !m.row.exists || m.row.state != unknown || m.row.fence != s.fence {
@@ -311,7 +318,16 @@ func (m *move) heard(i int) {
 // keep puts the job back for a later look.
 func (m *move) keep(i int) {
 	s := &m.workers[i].seeks
-	if r := &m.row; r.exists && r.state == unknown && r.fence == s.fence {
+	r := &m.row
+	said := deed{verb: keeps, fence: s.fence}
+	switch {
+	case !r.exists:
+		said.want = ledger.ErrNotFound
+	case r.state != unknown || r.fence != s.fence:
+		said.want = ledger.ErrLost
+	}
+	m.tell(said)
+	if said.want == nil {
 		r.disown()
 		r.due = false
 	}
@@ -323,7 +339,16 @@ func (m *move) giveUp(fence uint8) {
 	f := m.facts()
 	f.FenceHeld = m.row.exists && m.row.fence == fence
 	t := ledger.Row("J17")
-	if t.Allows(f) != "" {
+	g := t.Allows(f)
+	said := deed{verb: givesUp, fence: fence, guard: g}
+	switch {
+	case !m.row.exists:
+		said.want = ledger.ErrNotFound
+	case g != "" && !(m.row.state == failed && f.FenceHeld): // else it is found done
+		said.want = ledger.Refusal(g)
+	}
+	m.tell(said)
+	if g != "" {
 		return
 	}
 	m.strange(fence)

@@ -26,7 +26,7 @@ func (x *explorer) orders() {
 			if a.wire == executed {
 				verb("brings the answer of attempt "+digit(n), func(m *move) bool {
 					was := m.attempts[n]
-					m.settle(int8(n), received, true)
+					m.settle(int8(n), received, ledger.ByPerson, true)
 					return m.attempts[n] != was
 				})
 			}
@@ -38,6 +38,11 @@ func (x *explorer) orders() {
 // cancelled is J19 and J19f.
 func (m *move) cancelled() bool {
 	t, ok := ledger.Pick(m.facts(), "J19", "J19f")
+	said := deed{verb: cancels, got: t.ID}
+	if !ok && m.row.state != cancelled {
+		said.want = ledger.ErrState
+	}
+	m.tell(said)
 	if !ok {
 		return false
 	}
@@ -58,7 +63,7 @@ func (m *move) cancelled() bool {
 // ruleOut is a person's word that a call never happened: J9. It is a permission to pay again.
 func (m *move) ruleOut(n int8) bool {
 	a := m.attempts[n]
-	m.settle(n, notSent, true)
+	m.settle(n, notSent, ledger.ByPerson, true)
 	if m.attempts[n] == a {
 		return false
 	}
@@ -76,9 +81,15 @@ type order struct {
 func (m *move) reopen(id string, o order) bool {
 	r := &m.row
 	f := m.facts()
+	f.InputKept = r.input && !r.purged
 	f.TokenUsed, f.DoublePay = o.again, o.doublePay
+	if id == "J18" && int(r.gen) == len(m.truth.permits)-1 {
+		return false // the model is full
+	}
 	t := ledger.Row(id)
-	if t.Allows(f) != "" || id == "J18" && int(r.gen) == len(m.truth.permits)-1 {
+	g := t.Allows(f)
+	m.tell(deed{verb: reopens, rule: id, order: o, guard: g, want: kind(ledger.ReopenRefusal(f, g))})
+	if g != "" {
 		return false
 	}
 	m.offence(!r.input, "a job was opened again that has no input")

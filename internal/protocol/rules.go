@@ -9,8 +9,9 @@ import "github.com/paidonce/paidonce/ledger"
 type move struct {
 	*Scenario
 	world
-	guarantee string // broken, in words; "": it holds
-	rule      string // broken, of those beneath the guarantee
+	guarantee string  // broken, in words; "": it holds
+	rule      string  // broken, of those beneath the guarantee
+	tells     *[]deed // whoever replays the step; nil: nobody
 }
 
 // breach notes that the guarantee is broken, if is.
@@ -37,7 +38,7 @@ func (m *move) facts() ledger.Facts {
 		Exists: true, State: states[r.state], OpenCalls: int(r.open), Cancel: r.cancel, InputKept: r.input,
 		Due: r.due, Lapsed: !m.open() || r.deadlineOver, Owned: m.open() && r.state == unknown, Held: r.held || r.state != unknown,
 		RunsLeft: r.runs < m.MaxRuns, ReplayLeft: r.replays < m.Replays, PastRoutes: m.pastRoutes(), Past: m.truth.old,
-		CallsLeft: m.callsLeft(), InLifetime: !r.lifetimeOver,
+		CallsLeft: m.callsLeft(1), InLifetime: !r.lifetimeOver,
 		UnknownCalls: m.unknownCalls()}
 }
 
@@ -68,7 +69,7 @@ func (m *move) unknownCalls() int {
 	return unknown[0] + unknown[1]
 }
 
-func (m *move) callsLeft() bool { return m.Calls == 0 || m.row.calls < m.Calls }
+func (m *move) callsLeft(more uint8) bool { return m.Calls == 0 || m.row.calls+more <= m.Calls }
 
 func (m *move) inBudget(reserve uint8) bool {
 	return m.Budget == 0 || m.row.cost+m.row.reserved+reserve <= m.Budget
@@ -94,22 +95,32 @@ func (m *move) insert(carried bool) {
 	m.truth.results[1], m.truth.applied[1], m.truth.old = 0, 0, false
 }
 
-// claim asks for the job, as ledger.Claim does. ok: the run is the worker's.
+// claim asks for the job, as ledger.Claim does. run: it is the worker's.
 func (m *move) claim(i int) (run bool) {
+	w := m.workers[i]
+	said := deed{verb: claims, worker: int8(i), epoch: w.epoch, token: w.token, copy: w.copy}
+	said.got, said.want = m.claims(i)
+	said.fence, said.verdict = m.row.fence, m.verdict(i, said.got)
+	m.tell(said)
+	return said.want == nil && said.verdict == ledger.Run
+}
+
+// claims returns the transition that a claim makes, if it makes one.
+func (m *move) claims(i int) (id string, err error) {
 	w := &m.workers[i]
 	f := m.facts()
 	f.SameInput = m.row.exists && !m.other(w)
 	f.TokenHeld = m.row.exists && m.row.token == w.token
 	t, ok := ledger.PickClaim(f)
 	if !ok {
-		return false
+		return "", nil
 	}
 	r := &m.row
 	m.offence(t.ID == "J5" && r.state != running, "a run was given of a job that does not run")
 	switch t.ID {
 	case "J1", "J2", "J3":
 		if w.epoch <= w.closed {
-			return false // ErrClosed; it joins anew
+			return "", ledger.ErrClosed // it joins anew
 		}
 		m.offence(t.ID == "J3" && m.owned(), "a run was taken over from a live owner")
 		m.offence(r.exists && !r.due && r.state == ready, "a job ran before it was due")
@@ -134,9 +145,8 @@ func (m *move) claim(i int) (run bool) {
 		r.disown()
 	case "J4", "J19c":
 		m.lapse(t)
-		return false
 	}
-	return t.ID == "J5" || stateOf(t.To) == running && t.To != ""
+	return t.ID, nil
 }
 
 // lapse is J4, J13 and J19c.
@@ -187,19 +197,24 @@ func (m *move) send(i int, fence, late, call uint8) string {
 	f := m.leased(fence)
 	f.InBudget, f.LateSeen, f.OverDay = m.inBudget(1), r.late == late, m.dayFull
 	t := ledger.Row("J7")
-	if g := t.Allows(f); g != "" {
+	g := t.Allows(f)
+	said := deed{verb: sends, worker: int8(i), fence: fence, late: late, call: call, guard: g, want: ledger.Refusal(g), n: nobody}
+	if g != "" {
+		m.tell(said)
 		return g
 	}
+	said.n = m.free()
+	m.tell(said)
 	m.breach(m.answer(call) != nobody, "a call was sent whose paid answer is in the ledger")
 	m.offence(r.state != running, "a call was sent for a job that does not run")
 	m.offence(!m.inBudget(1), "a call was sent over the job's budget")
 	m.offence(m.dayFull, "a call was sent over the day's budget")
-	m.offence(!m.callsLeft(), "more calls were sent than the job may send")
+	m.offence(!m.callsLeft(1), "more calls were sent than the job may send")
 	m.offence(r.lifetimeOver, "a call was sent after the job's lifetime")
 	m.offence(r.cancel, "a call was sent for a job that is to be cancelled")
 	m.offence(r.deadlineOver, "a call was sent after the run's deadline")
 	m.strange(fence)
-	n := m.free()
+	n := said.n
 	m.attempts[n] = attempt{state: sent, call: call, gen: r.gen, fence: r.fence, reserved: true}
 	if call == 0 {
 		w.attempt = n
@@ -218,8 +233,8 @@ func (m *move) strange(fence uint8) {
 	m.offence(m.row.fence != fence, "a worker that had lost the job changed it")
 }
 
-// settle records the end of an attempt (J8, J9). settleable: who says so may.
-func (m *move) settle(n int8, end attemptState, settleable bool) {
+// settle records the end of an attempt (J8, J9), as by sees it. settleable: who says so may.
+func (m *move) settle(n int8, end attemptState, by ledger.Actor, settleable bool) {
 	a, r := &m.attempts[n], &m.row
 	f := m.facts()
 	f.Exists, f.Attempt, f.Settleable = f.Exists && !a.gone, attemptStates[a.state], settleable
@@ -227,7 +242,9 @@ func (m *move) settle(n int8, end attemptState, settleable bool) {
 	if end == received {
 		t = ledger.Row("J8")
 	}
-	if t.Allows(f) != "" {
+	g := t.Allows(f)
+	m.tell(deed{verb: settles, n: n, end: end, by: by, proof: settleable, guard: g, want: settleRefusal(g, a.state == end)})
+	if g != "" {
 		m.breach(end == received && a.state != received && !a.gone, "a paid answer was refused by the ledger")
 		return
 	}
@@ -262,6 +279,19 @@ func (m *move) settle(n int8, end attemptState, settleable bool) {
 	}
 }
 
+// settleRefusal is what who settles is told of a guard. again: the attempt is so already.
+func settleRefusal(guard string, again bool) error {
+	switch {
+	case guard == "exists":
+		return ledger.ErrNotFound
+	case guard == "" || again:
+		return nil
+	case guard == "definite":
+		return ledger.ErrTooEarly
+	}
+	return ledger.ErrState
+}
+
 func (m *move) capture(a *attempt, open bool) {
 	r := &m.row
 	r.captures++
@@ -277,114 +307,4 @@ func (m *move) capture(a *attempt, open bool) {
 	if a.fence != r.fence || !open {
 		r.late++
 	}
-}
-
-// apply is J10a, in the transaction of the user's rows. It returns the guard that refused.
-func (m *move) apply(i int) string {
-	w, r := &m.workers[i], &m.row
-	a := &m.attempts[w.attempt]
-	f := m.leased(w.fence)
-	first := m.answer(0)
-	f.Attempt, f.Applied = attemptStates[a.state], a.applied
-	f.FirstIn = !a.gone && a.gen == r.gen && (w.attempt == first || first == nobody)
-	t := ledger.Row("J10a")
-	if g := t.Allows(f); g != "" {
-		return g
-	}
-	m.breach(m.truth.applied[r.gen] > 0, "the rows for an answer were committed twice")
-	m.breach(a.state != received, "rows were committed for an answer that is not in the ledger")
-	m.offence(r.state != running, "rows were committed for a job that does not run")
-	m.strange(w.fence)
-	m.truth.applied[r.gen]++
-	a.applied = true
-	m.turn(t)
-	return ""
-}
-
-// complete is J10; false: it is not the worker's to complete.
-func (m *move) complete(i int) bool {
-	w, r := &m.workers[i], &m.row
-	t := ledger.Row("J10")
-	if t.Allows(m.leased(w.fence)) != "" {
-		return false
-	}
-	m.breach(m.truth.results[r.gen] > 0, "a second result was committed")
-	m.offence(r.open > 0, "a job is done with a call open")
-	m.breach(m.attempts[w.attempt].state != received || m.attempts[w.attempt].gen != r.gen, "a result was committed that no answer stands behind")
-	m.strange(w.fence)
-	for n := range m.attempts {
-		if a := &m.attempts[n]; a.state == received && a.gen == r.gen && int8(n) != w.attempt {
-			a.surplus = true
-		}
-	}
-	m.truth.results[r.gen]++
-	m.turn(t)
-	token := r.token // stays, and is good for nothing
-	r.disown()
-	r.token = token
-	return true
-}
-
-// release ends a run without a result (J11, J12, J13, J19b); false: it was not the worker's.
-func (m *move) release(i int) bool {
-	w, r := &m.workers[i], &m.row
-	t, _, ok := ledger.PickRelease(m.leased(w.fence), ledger.Outcome{Fail: w.fail}, 0)
-	if !ok {
-		return false
-	}
-	m.strange(w.fence)
-	m.offence(t.ID == "J19b" && !m.truth.cancelled, "a job was cancelled that nobody cancelled")
-	m.offence(t.ID != "J19b" && t.ID != "J13" && r.cancel, "a cancelled job ended as something else")
-	switch t.ID {
-	case "J13":
-		r.runs--
-		m.lapse(t)
-		return true
-	case "J11":
-		r.due = false
-	case "J19b":
-		m.closeOpen()
-	}
-	m.turn(t)
-	r.disown()
-	return true
-}
-
-// carry makes the ledger the carrier of the owner's job (JC).
-func (m *move) carry(i int) bool {
-	if ledger.Row("JC").Allows(m.leased(m.workers[i].fence)) != "" {
-		return false
-	}
-	m.strange(m.workers[i].fence)
-	m.offence(m.row.state != running, "a job that does not run changed its carrier")
-	m.row.carried = true
-	return true
-}
-
-// replay gives the permission of the policy (J16, J16o).
-func (m *move) replay(fence uint8) bool {
-	r := &m.row
-	f := m.leased(fence)
-	f.InBudget = m.inBudget(0)
-	t, ok := ledger.Pick(f, "J16", "J16o")
-	if !ok {
-		return false
-	}
-	m.strange(fence)
-	m.offence(!f.InBudget, "a replay was allowed that the budget forbids")
-	m.offence(!m.callsLeft() || r.lifetimeOver, "a replay was allowed whose call the limits forbid")
-	m.offence(r.replays >= m.Replays, "the policy's replays were exceeded")
-	m.offence(!m.pastRoutes(), "a call was given up while its answer could still come")
-	m.offence(t.ID == "J16" && !r.held, "a replay did not wait for hold")
-	m.offence(t.ID == "J16o" && (r.cancel || r.deadlineOver), "a run that was to end went on")
-	m.offence(r.open == 0, "a permission was given for nothing")
-	m.truth.permits[r.gen]++
-	m.closeOpen()
-	r.replays++
-	m.turn(t)
-	if r.state == ready {
-		r.due = true
-		r.disown()
-	}
-	return true
 }

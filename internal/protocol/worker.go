@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/paidonce/paidonce/ledger"
+
 // The story of a worker, one durable point a step: take a delivery, claim, look, gate, send, settle,
 // complete, acknowledge.
 
@@ -24,16 +26,19 @@ func (x *explorer) work(i int) {
 		x.wait(i)
 	case answered:
 		x.step(i, "settles the answer", func(m *move) {
-			m.settle(m.workers[i].attempt, received, true)
+			m.settle(m.workers[i].attempt, received, ledger.BySender, true)
 			m.has(i, m.workers[i].attempt)
 		})
 		if x.Applies {
 			x.try(i, "has its rows committed before its answer", func(m *move) bool { return m.apply(i) == "" })
 		}
 	case refused:
-		x.step(i, "settles the refusal, tries again", func(m *move) { m.settle(m.workers[i].attempt, rejected, true); m.workers[i].at = gating })
-		x.step(i, "settles the refusal, gives back", func(m *move) { m.settle(m.workers[i].attempt, rejected, true); m.ends(i, false) })
-		x.step(i, "settles the refusal, fails", func(m *move) { m.settle(m.workers[i].attempt, rejected, true); m.ends(i, true) })
+		x.step(i, "settles the refusal, tries again", func(m *move) {
+			m.settle(m.workers[i].attempt, rejected, ledger.BySender, true)
+			m.workers[i].at = gating
+		})
+		x.step(i, "settles the refusal, gives back", func(m *move) { m.settle(m.workers[i].attempt, rejected, ledger.BySender, true); m.ends(i, false) })
+		x.step(i, "settles the refusal, fails", func(m *move) { m.settle(m.workers[i].attempt, rejected, ledger.BySender, true); m.ends(i, true) })
 	case unsure:
 		x.step(i, "gives back with an open call", func(m *move) { m.ends(i, false) })
 		x.step(i, "fails with an open call", func(m *move) { m.ends(i, true) })
@@ -82,12 +87,15 @@ func (x *explorer) take(i int) {
 			})
 		}
 	}
-	r := &x.from.row
-	revived := r.exists && r.carried && (r.state == ready && r.due ||
-		r.state == running && (!x.from.open() || r.deadlineOver) && r.open == 0)
-	if revived {
+	if x.from.revived() {
 		x.step(i, "takes the stored input", func(m *move) { m.begin(i, nobody) })
 	}
+}
+
+// revived reports whether the job is one that the ledger brings back.
+func (w *world) revived() bool {
+	r := &w.row
+	return r.exists && r.carried && (r.state == ready && r.due || r.state == running && (!w.open() || r.deadlineOver) && r.open == 0)
 }
 
 var copyNames = [maxCopies]string{"the message", "its duplicate"}
@@ -141,14 +149,13 @@ func (m *move) ends(i int, fail bool) {
 func (m *move) look(i int) {
 	w, r := &m.workers[i], &m.row
 	if !r.exists || r.fence != w.fence {
+		m.tell(deed{verb: looks, fence: w.fence, want: ledger.ErrLost, answer: nobody})
 		m.settles(i) // it lost the job
 		return
 	}
 	w.late = r.late
-	open := false
-	for _, a := range m.attempts {
-		open = open || a.state == sent && !a.gone && a.gen == r.gen && a.call == 0
-	}
+	open := m.opened(0)
+	m.tell(deed{verb: looks, fence: w.fence, late: r.late, answer: m.answer(0), open: open})
 	switch n := m.answer(0); {
 	case n != nobody:
 		m.has(i, n)
@@ -208,7 +215,7 @@ func (x *explorer) gate(i int) {
 
 // unsent settles an attempt of which no byte left, and asks the gate for another.
 func (m *move) unsent(i int) {
-	m.settle(m.workers[i].attempt, notSent, true)
+	m.settle(m.workers[i].attempt, notSent, ledger.BySender, true)
 	m.workers[i].at = gating
 }
 
@@ -299,9 +306,9 @@ func (x *explorer) strays(i int) {
 }
 
 // opened reports whether the call has an open attempt.
-func (m *move) opened(call uint8) bool {
-	for _, a := range m.attempts {
-		if a.state == sent && !a.gone && a.gen == m.row.gen && a.call == call {
+func (w *world) opened(call uint8) bool {
+	for _, a := range w.attempts {
+		if a.state == sent && !a.gone && a.gen == w.row.gen && a.call == call {
 			return true
 		}
 	}

@@ -224,7 +224,7 @@ func (w *world) answer(call uint8) int8 {
 	found := int8(nobody)
 	for i := range w.attempts {
 		a := &w.attempts[i]
-		if a.gone || a.gen != w.row.gen || a.call != call || a.captured == 0 {
+		if w.row.purged || a.gone || a.gen != w.row.gen || a.call != call || a.captured == 0 {
 			continue
 		}
 		if found == nobody || a.captured < w.attempts[found].captured {

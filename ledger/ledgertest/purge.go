@@ -18,6 +18,7 @@ var purgeCases = []testCase{
 	{"purge of keys", "keys are kept for ever, or what is left of one mixes with the next job of its name", purgeKeys},
 	{"purge leaves young keys", "a duplicate is paid again although its key is not past its retention", purgeYoungKeys},
 	{"purge and late answers", "an answer that comes after the purge is refused, or lost", purgeLateAnswers},
+	{"purge and a run that goes on", "a worker that looks for an answer that was purged meanwhile crashes, or sends its call again", purgeLooks},
 	{"purge in steps", "a purge cannot be stopped, or takes more at once than it should", purgeSteps},
 	{"purge that makes no sense", "a mistake in the configuration forgets everything", purgeInvalid},
 	{"purge against claims", "a key that is forgotten while its message comes runs twice, or never again", purgeRace},

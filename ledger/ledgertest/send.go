@@ -361,3 +361,16 @@ func invalidAttempts(e *env) {
 		})
 	}
 }
+
+// purgeLooks: the fence of a job that failed is that of its last run, which may not know yet that it is over.
+func purgeLooks(e *env) {
+	j := e.failed("a")
+	e.AgeRow(j.key, pastResult)
+	e.purge(kept)
+	j.unchanged("a look and a gate", func() {
+		if k := j.look("extract"); k.Answer != nil || k.Open != 0 || k.Attempts != 1 {
+			e.Errorf("a run whose answer was purged finds %+v", k)
+		}
+		e.is("its gate", e.Store.Send(e.Context(), j.lease, call("extract")), ledger.ErrLost)
+	})
+}

@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ var unknownCases = []testCase{
 	{"keep", "an unknown job that was looked at is never looked at again", keep},
 	{"looks share a line", "the history of a job that is held grows without end, or says nothing of the last look", looks},
 	{"replay", "a policy pays twice without leave, or never", replay},
+	{"replay and room", "a replay is promised whose call the gate refuses, and the job fails instead of waiting for evidence", replayRoom},
 	{"replay without leave", "a policy pays twice although its own limits forbid it", replayForbidden},
 	{"give up", "a job that was given up is held for ever, or its answer is thrown away", giveUp},
 	{"cancel", "a job that a person cancelled runs", cancel},
@@ -99,7 +102,8 @@ func replayForbidden(e *env) {
 		"none allowed":            {func(_ *job, p *ledger.ReplayPolicy) { p.Max = 0 }, ledger.ErrState, "replay_left"},
 		"not held long enough":    {func(_ *job, p *ledger.ReplayPolicy) { p.Hold = 2 * long }, ledger.ErrState, "held_long_enough"},
 		"a call may still land":   {func(j *job, _ *ledger.ReplayPolicy) { e.AgeAttempts(j.key, -long) }, ledger.ErrState, "past_route_timeouts"},
-		"the budget is spent":     {func(j *job, _ *ledger.ReplayPolicy) { j.overspend() }, ledger.ErrState, "in_budget"},
+		"the budget is spent":     {func(j *job, _ *ledger.ReplayPolicy) { j.spend(2 * ledger.USD) }, ledger.ErrState, "in_budget"},
+		"no room for the call":    {func(j *job, _ *ledger.ReplayPolicy) { j.spend(ledger.USD - 2*cent + 1) }, ledger.ErrState, "in_budget"},
 		"somebody else looked":    {func(j *job, _ *ledger.ReplayPolicy) { j.lease.Fence-- }, ledger.ErrLost, ""},
 		"an answer has come":      {func(j *job, _ *ledger.ReplayPolicy) { j.settle(j.first(), answer(cent)) }, ledger.ErrLost, ""},
 		"a person cancelled it":   {func(j *job, _ *ledger.ReplayPolicy) { j.resolve(ledger.Cancel, 0) }, ledger.ErrLost, ""},
@@ -128,11 +132,56 @@ func (j *job) first() ledger.AttemptID {
 	return j.attempt(j.read(j.key).Attempts[0].ID)
 }
 
-// overspend books a billed refusal that cost more than the whole budget; the
-// job stays unknown because of its other call.
-func (j *job) overspend() {
+// spend books a cost on the job's first call, which stays open.
+func (j *job) spend(n ledger.Nano) {
 	j.Helper()
-	j.settle(j.first(), ledger.Evidence{State: ledger.Sent, By: ledger.BySender, Who: "w1", Cost: new(2 * ledger.USD)})
+	j.settle(j.first(), ledger.Evidence{State: ledger.Sent, By: ledger.BySender, Who: "w1", Cost: new(n)})
+}
+
+// replayRoom: what a replay would send again has room, or nothing is promised. Each open call would hold back its
+// reserve once more, beside the one that stays until there is evidence.
+func replayRoom(e *env) {
+	for name, c := range map[string]struct {
+		spent ledger.Nano
+		calls int
+		guard string
+	}{
+		"room for both":             {ledger.USD - 4*cent, 0, ""},
+		"room for one and a half":   {ledger.USD - 4*cent + 1, 0, "in_budget"},
+		"as many calls as it may":   {0, 4, ""},
+		"one call more than it may": {0, 3, "calls_left"},
+	} {
+		for _, within := range []bool{false, true} {
+			r := e.request(fmt.Sprint(name, within))
+			r.MaxCalls = c.calls
+			j := e.start(r)
+			j.send("one")
+			j.send("two")
+			j.spend(c.spent)
+			e.AgeAttempts(j.key, long)
+			if !within {
+				j.release(outcome(), ledger.Unknown)
+				j.lease.Fence = e.read(j.key).Fence
+				e.AgeUnknown(j.key, long)
+			}
+			if c.guard != "" {
+				j.unchanged("a replay with "+name, func() {
+					err := e.Store.Replay(e.Context(), j.lease, policy())
+					if !errors.Is(err, ledger.ErrState) || !strings.Contains(err.Error(), c.guard) {
+						e.Errorf("a replay with %s, within a run: %v: %v, want %s", name, within, err, c.guard)
+					}
+				})
+				continue
+			}
+			e.is("a replay with "+name, e.Store.Replay(e.Context(), j.lease, policy()), nil)
+			if !within {
+				j.again()
+			}
+			j.send("one")
+			j.send("two")
+			j.sound(j.key)
+		}
+	}
 }
 
 // replayOnce brings the job back to unknown after a replay.
@@ -157,7 +206,8 @@ func replayWithin(e *env) {
 		"none allowed":              {func(_ *job, p *ledger.ReplayPolicy) { p.Max = 0 }, ledger.ErrState, "replay_left"},
 		"a call may still land":     {func(j *job, _ *ledger.ReplayPolicy) { e.AgeAttempts(j.key, -long) }, ledger.ErrState, "past_route_timeouts"},
 		"one of two may still land": {func(j *job, _ *ledger.ReplayPolicy) { j.send("young") }, ledger.ErrState, "past_route_timeouts"},
-		"the budget is spent":       {func(j *job, _ *ledger.ReplayPolicy) { j.overspend() }, ledger.ErrState, "in_budget"},
+		"the budget is spent":       {func(j *job, _ *ledger.ReplayPolicy) { j.spend(2 * ledger.USD) }, ledger.ErrState, "in_budget"},
+		"no room for the call":      {func(j *job, _ *ledger.ReplayPolicy) { j.spend(ledger.USD - 2*cent + 1) }, ledger.ErrState, "in_budget"},
 		"nothing is open":           {func(j *job, _ *ledger.ReplayPolicy) { j.settle(j.first(), answer(cent)) }, ledger.ErrState, "some_open"},
 		"the run is over":           {func(j *job, _ *ledger.ReplayPolicy) { e.LapseRun(j.key) }, ledger.ErrLost, ""},
 		"the job is flagged":        {func(j *job, _ *ledger.ReplayPolicy) { j.resolve(ledger.Cancel, 0) }, ledger.ErrCancelled, ""},

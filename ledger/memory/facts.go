@@ -31,10 +31,20 @@ func (l *Ledger) leaseFacts(r *row, lease ledger.Lease, now time.Time) ledger.Fa
 	return f
 }
 
-// limits adds to the facts what the row may still send.
-func (r *row) limits(f *ledger.Facts, now time.Time) {
-	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls)
+// limits adds to the facts whether the row may send so many more calls.
+func (r *row) limits(f *ledger.Facts, more int, now time.Time) {
+	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls, more)
 	f.InLifetime = r != nil && ledger.InLifetime(r.Lifetime, r.BeganAt, now)
+}
+
+// openReserve is what the open attempts hold back, and would again if they were sent anew.
+func (r *row) openReserve() (n ledger.Nano) {
+	for _, a := range r.attempts {
+		if a.State == ledger.Sent {
+			n += a.Reserve
+		}
+	}
+	return n
 }
 
 // pastRoutes reports whether every open attempt is past its route's timeout.

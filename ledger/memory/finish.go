@@ -188,8 +188,8 @@ func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.Replay
 		f.ReplayLeft = r.Replays < p.Max
 		f.Held = r.State != ledger.Unknown || now.Sub(r.unknownAt) >= p.Hold
 		f.PastRoutes = r.pastRoutes(now)
-		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, 0)
-		r.limits(&f, now)
+		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, r.openReserve())
+		r.limits(&f, r.OpenCalls, now)
 	}
 	t, ok := ledger.Pick(f, "J16", "J16o")
 	if !ok {

@@ -28,7 +28,7 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		if a.State == ledger.Sent {
 			k.Open++
 		}
-		if a.captured > 0 && a.captured == first {
+		if a.captured > 0 && a.captured == first && a.response != nil { // nil: purged, and with it the job's input
 			k.Answer = &ledger.Captured{Attempt: a.ID, Route: a.Route, Response: *response(a.response), Panics: r.panics}
 		}
 	}
@@ -52,7 +52,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	f := l.leaseFacts(r, lease, now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
-	r.limits(&f, now)
+	r.limits(&f, 1, now)
 	shares := l.shares(r, a.Day, now)
 	f.OverDay = l.overDay(shares, a.Reserve)
 	t := ledger.Row("J7")

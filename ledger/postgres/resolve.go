@@ -12,27 +12,35 @@ import (
 
 var (
 	replaySQL = statement("replay")
+	openSQL   = statement("open_reserve")
 	findSQL   = statement("find")
 	closeSQL  = statement("close")
 	flagSQL   = statement("flag")
 	keepSQL   = statement("keep")
 )
 
+// openReserve is what the open attempts of a job hold back, and would again if they were sent anew.
+type openReserve struct{ Reserve ledger.Nano }
+
 // Replay implements ledger.Ledger.
 func (l *Ledger) Replay(ctx context.Context, lease ledger.Lease, p ledger.ReplayPolicy) error {
 	_, err := again(ctx, "replay "+lease.Key.Text, func() (struct{}, error) {
 		return struct{}{}, l.under(ctx, lease.Key.Tenant, lease.Job, func(tx pgx.Tx, row lockedRow) error {
+			open, err := one[openReserve](ctx, tx, openSQL, lease.Key.Tenant, lease.Job)
+			if err != nil {
+				return err
+			}
 			f := row.facts(lease.Fence)
 			f.ReplayLeft = row.Replays < p.Max
 			f.Held = row.UnknownAt == nil || row.Now.Sub(*row.UnknownAt) >= p.Hold
 			f.PastRoutes = row.OpenUntil == nil || !row.Now.Before(*row.OpenUntil)
-			f.InBudget = ledger.InBudget(row.Budget, row.Cost, row.Reserved, 0)
-			f.CallsLeft, f.InLifetime = ledger.CallsLeft(row.MaxCalls, row.Calls), ledger.InLifetime(row.Lifetime, row.BeganAt, row.Now)
+			f.InBudget = ledger.InBudget(row.Budget, row.Cost, row.Reserved, open.Reserve)
+			f.CallsLeft, f.InLifetime = ledger.CallsLeft(row.MaxCalls, row.Calls, row.OpenCalls), ledger.InLifetime(row.Lifetime, row.BeganAt, row.Now)
 			t, ok := ledger.Pick(f, "J16", "J16o")
 			if !ok {
 				return ledger.ReplayRefusal(f)
 			}
-			_, err := tx.Exec(ctx, replaySQL, lease.Key.Tenant, lease.Job, row.Now, cmp.Or(t.To, row.State),
+			_, err = tx.Exec(ctx, replaySQL, lease.Key.Tenant, lease.Job, row.Now, cmp.Or(t.To, row.State),
 				ledger.Text(p.Who), reason(t, ": "+p.Reason))
 			return err
 		})

@@ -21,15 +21,15 @@ func (t *tx) replay(lease ledger.Lease, p ledger.ReplayPolicy) error {
 	}
 	f := r.leaseFacts(lease, t.now)
 	if r != nil {
-		until, err := one(context.Background(), t, scalar[*int64], "open_until", r.Key.Tenant, r.ID)
+		until, reserve, err := t.openAttempts(r)
 		if err != nil {
 			return err
 		}
 		f.ReplayLeft = r.Replays < p.Max
 		f.Held = r.State != ledger.Unknown || t.now.Sub(r.unknownAt) >= p.Hold
 		f.PastRoutes = until == nil || !t.now.Before(at(until))
-		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, 0)
-		r.limits(&f, t.now)
+		f.InBudget = ledger.InBudget(r.Budget, r.Cost, r.Reserved, reserve)
+		r.limits(&f, r.OpenCalls, t.now)
 	}
 	rule, ok := ledger.Pick(f, "J16", "J16o")
 	if !ok {
@@ -45,6 +45,13 @@ func (t *tx) replay(lease ledger.Lease, p ledger.ReplayPolicy) error {
 	}
 	r.move(rule, t.now, p.Who, ": "+p.Reason)
 	return t.save(r)
+}
+
+// openAttempts tells until when an open attempt may land (nil: none is open), and what they hold back.
+func (t *tx) openAttempts(r *row) (until *int64, reserve ledger.Nano, err error) {
+	until, err = one(context.Background(), t, func(s scanner) (u *int64, err error) { return u, s.Scan(&u, &reserve) },
+		"open_attempts", r.Key.Tenant, r.ID)
+	return until, reserve, err
 }
 
 // Resolve implements ledger.Reconciler.

@@ -229,9 +229,9 @@ func (r *row) leaseFacts(lease ledger.Lease, now time.Time) ledger.Facts {
 	return f
 }
 
-// limits adds to the facts what the row may still send.
-func (r *row) limits(f *ledger.Facts, now time.Time) {
-	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls)
+// limits adds to the facts whether the row may send so many more calls.
+func (r *row) limits(f *ledger.Facts, more int, now time.Time) {
+	f.CallsLeft = r != nil && ledger.CallsLeft(r.MaxCalls, r.Calls, more)
 	f.InLifetime = r != nil && ledger.InLifetime(r.Lifetime, r.BeganAt, now)
 }
 

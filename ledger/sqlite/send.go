@@ -49,6 +49,10 @@ func (l *Ledger) look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 		err := s.Scan(&attempt, &found.Answer.Route, &found.Answer.Response.Codec, &found.Answer.Response.Body)
 		return id(attempt), err
 	}, "answer", lease.Key.Tenant, lease.Job, c.Name, c.InputKey)
+	if err == ledger.ErrNotFound { // purged, and with it the job's input: nothing runs it again
+		found.Answer = nil
+		return found, nil
+	}
 	if err != nil {
 		return ledger.Looked{}, err
 	}
@@ -85,7 +89,7 @@ func (t *tx) send(lease ledger.Lease, a ledger.Attempt) error {
 	f := r.leaseFacts(lease, t.now)
 	f.InBudget = r != nil && ledger.InBudget(r.Budget, r.Cost, r.Reserved, a.Reserve)
 	f.LateSeen = r != nil && r.late == a.LateSeen
-	r.limits(&f, t.now)
+	r.limits(&f, 1, t.now)
 	if f.OverDay, err = t.overDay(r, a); err != nil {
 		return err
 	}

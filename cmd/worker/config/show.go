@@ -1,13 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -70,13 +75,51 @@ func (c *Config) Hash() string {
 }
 
 // Scrub replaces every secret of the configuration that is found in s: a second
-// net under types that do not print, for the texts of other people's errors.
-func (c *Config) Scrub(s string) string {
-	for _, secret := range c.secrets() {
-		s = strings.ReplaceAll(s, secret, hidden)
+// net under types that do not print, for the texts of other people's errors. It is found as it is, and as
+// it stands in JSON, in a URL, in base64 and where fmt prints bytes.
+func (c *Config) Scrub(s string) string { return c.Scrubber()(s) }
+
+// Scrubber is Scrub for who calls it often.
+func (c *Config) Scrubber() func(string) string {
+	secrets := c.secrets()
+	forms := slices.Clone(secrets)
+	for _, secret := range secrets {
+		forms = append(forms, encoded(secret)...)
 	}
-	return s
+	return func(s string) string {
+		for _, form := range forms {
+			s = strings.ReplaceAll(s, form, hidden)
+		}
+		return s
+	}
 }
+
+// encoded are the other forms in which a secret is written. Of base64 they are the digits that depend on nothing else,
+// wherever in three bytes it begins.
+func encoded(secret string) (forms []string) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	quoted, err := json.Marshal(secret)
+	if err = cmp.Or(err, e.Encode(secret)); err != nil {
+		panic(err) // texts have JSON
+	}
+	for _, s := range []string{string(quoted), strings.TrimSpace(b.String()), strconv.Quote(secret)} {
+		inner := s[1 : len(s)-1]
+		forms = append(forms, inner, strings.ReplaceAll(inner, "/", `\/`))
+	}
+	forms = append(forms, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]"))
+	for skip := range 3 {
+		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+			text := enc.EncodeToString([]byte(strings.Repeat("x", skip) + secret))
+			forms = append(forms, text[(skip*8+5)/6:(skip+len(secret))*8/6])
+		}
+	}
+	return slices.DeleteFunc(forms, func(s string) bool { return len(s) < short+2 || s == secret })
+}
+
+// short is the least length of a secret that is looked for: shorter ones would be found in innocent words.
+const short = 4
 
 func (c *Config) secrets() []string {
 	var all []string
@@ -89,7 +132,6 @@ func (c *Config) secrets() []string {
 			all = append(all, found...)
 		}
 	}
-	const short = 4 // shorter ones would be found in innocent words
 	kept := all[:0]
 	for _, s := range all {
 		if len(s) >= short {
