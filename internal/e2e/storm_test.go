@@ -64,6 +64,8 @@ type tempest struct {
 	starts  int
 	alone   int // workers that ended before they were up, though nobody killed them
 	ended   []struck
+	synced  int // fsyncs and fdatasyncs begun on a slow disk
+	refused int // writes to a full disk
 }
 
 // struck is a fault that is over.
@@ -122,7 +124,7 @@ func lines[T fmt.Stringer](all []T) string {
 
 func newTempest(t *testing.T) *tempest {
 	t.Helper()
-	s := &tempest{primary: pgtest.Start(t), rabbit: rabbittest.Start(t)}
+	s := &tempest{primary: pgtest.StartWithDisk(t), rabbit: rabbittest.Start(t)}
 	direct := s.primary.URL(t)
 	s.standby = s.primary.Standby(t)
 	s.calm, s.pg = faultproxy.Start(t, s.primary.Addr()), faultproxy.Start(t, s.primary.Addr())

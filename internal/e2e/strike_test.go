@@ -12,6 +12,7 @@ import (
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/faultproxy"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/pgtest"
 )
 
 func nothing() {}
@@ -93,7 +94,30 @@ func (s *tempest) strikePostgres(kind string) func() {
 			}
 		}
 	}
+	if end := s.strikeDisk(s.primary, kind); end != nil {
+		return end
+	}
 	return s.known(strikeLink(s.pg, kind), kind)
+}
+
+// strikeDisk makes the disk of the database slow or full.
+func (s *tempest) strikeDisk(p *pgtest.Server, kind string) func() {
+	synced, refused := p.Synced(s.t), p.Refused(s.t)
+	switch kind {
+	case "slow fsync": // some gates are passed in time, and some not
+		p.SetDisk(s.t, pgtest.Disk{Sync: 700 * time.Millisecond})
+	case "full disk": // statements that want room end with an error
+		p.SetDisk(s.t, pgtest.Disk{Full: true})
+	case "full disk of its log": // the server dies, and may come back by itself or not before there is room
+		p.FillLog(s.t)
+		return func() { s.refused += p.Refused(s.t) - refused; p.Recover(s.t) }
+	default:
+		return nil
+	}
+	return func() {
+		s.synced, s.refused = s.synced+p.Synced(s.t)-synced, s.refused+p.Refused(s.t)-refused
+		p.SetDisk(s.t, pgtest.Disk{})
+	}
 }
 
 // failOver makes the standby the database, and gives it a standby of its own.
