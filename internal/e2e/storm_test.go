@@ -216,25 +216,37 @@ func (s *tempest) supervise() {
 	}
 }
 
-// rage carries a plan out.
+// rage carries a plan out. A strike that begins late, as others took long to make, lasts as long as any, and what is next at its
+// place waits for its end.
 func (s *tempest) rage(all []strike) {
 	s.t.Helper()
+	type ending struct {
+		at time.Duration
+		do func()
+	}
 	begun := time.Now()
-	over := map[strike]func(){}
-	pending := slices.Clone(all)
-	for len(pending)+len(over) > 0 {
-		now := time.Since(begun)
+	over := map[strike]ending{}
+	busy := func(on string) bool {
+		for k := range over {
+			if k.on == on {
+				return true
+			}
+		}
+		return false
+	}
+	for pending := slices.Clone(all); len(pending)+len(over) > 0; {
 		for k, end := range over {
-			if k.ends() <= now {
+			if end.at <= time.Since(begun) {
 				delete(over, k)
-				end()
+				end.do()
 				s.ended = append(s.ended, struck{k, time.Now()})
 			}
 		}
-		if len(pending) > 0 && pending[0].at <= now {
+		if len(pending) > 0 && pending[0].at <= time.Since(begun) && !busy(pending[0].on) {
 			k := pending[0]
 			pending = pending[1:]
-			over[k] = s.strike(k)
+			end := s.strike(k)
+			over[k] = ending{time.Since(begun) + k.lasts, end}
 			continue
 		}
 		s.supervise()

@@ -134,7 +134,7 @@ func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, er
 
 // explain says what was tried, and names a fault of the server that people can do something about.
 func explain(what string, err error) error {
-	if full(err) && !errors.Is(err, ledger.ErrFull) {
+	if full(err) && !errors.Is(err, ledger.ErrHook) { // of another database of the user's
 		return fmt.Errorf("%s: %w: %w", what, ledger.ErrFull, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
