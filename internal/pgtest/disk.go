@@ -29,8 +29,8 @@ type Disk struct {
 // tests break is processes. It needs a C compiler and Linux.
 func StartWithDisk(t testing.TB) *Server {
 	t.Helper()
-	// The log's files are small, and made anew: so the next one is soon needed.
-	settings := []string{"max_wal_size=256MB", "min_wal_size=2MB", "wal_recycle=off", "fsync=on", "full_page_writes=off"}
+	// The log's files are small, and made anew: so the next one is soon needed. A standby that was away finds the old ones.
+	settings := []string{"max_wal_size=256MB", "min_wal_size=2MB", "wal_recycle=off", "wal_keep_size=256MB", "fsync=on", "full_page_writes=off"}
 	return begin(t, &Server{settings: settings, initdb: []string{"--wal-segsize=1"}, disk: &disk{unsynced: true}})
 }
 
@@ -45,7 +45,7 @@ func StartDurableOn(t testing.TB, d Disk) *Server {
 // disk is a server's library and the file that it heeds.
 type disk struct {
 	unsynced bool   // nothing is really synced
-	library  string // paths
+	lib      string // paths
 	words    string
 }
 
@@ -87,8 +87,8 @@ func (d *disk) lay(dir string) error {
 	if err != nil {
 		return err
 	}
-	d.library, d.words = filepath.Join(dir, "disk.so"), filepath.Join(dir, "disk.words")
-	err = errors.Join(os.WriteFile(d.library, lib, 0o755), os.WriteFile(d.words, make([]byte, wordsEnd), 0o666),
+	d.lib, d.words = filepath.Join(dir, "disk.so"), filepath.Join(dir, "disk.words")
+	err = errors.Join(os.WriteFile(d.lib, lib, 0o755), os.WriteFile(d.words, make([]byte, wordsEnd), 0o666),
 		os.Chmod(d.words, 0o666)) // the server runs as somebody else
 	if d.unsynced {
 		err = errors.Join(err, d.write(wordUnsynced, 1))
@@ -104,12 +104,12 @@ func (d *disk) reset() {
 }
 
 // env is for the server's processes.
-func (d *disk) env() []string { return []string{"LD_PRELOAD=" + d.library, "PGTEST_DISK=" + d.words} }
+func (d *disk) env() []string { return []string{"LD_PRELOAD=" + d.lib, "PGTEST_DISK=" + d.words} }
 
 // loaded says whether the server has the library.
 func (d *disk) loaded() error {
 	if n, err := d.read(wordLoaded); err != nil || n != 1 {
-		return errors.Join(err, fmt.Errorf("the server runs without %s, which LD_PRELOAD names: that works on Linux, with a C library that is not static", d.library))
+		return errors.Join(err, fmt.Errorf("the server runs without %s, which LD_PRELOAD names: that works on Linux, with a C library that is not static", d.lib))
 	}
 	return nil
 }
