@@ -65,7 +65,7 @@ type tempest struct {
 	alone   int // workers that ended before they were up, though nobody killed them
 	ended   []struck
 	synced  int // fsyncs and fdatasyncs begun on a slow disk
-	refused int // writes to a full disk
+	refused int // writes to a full disk, of tables
 }
 
 // struck is a fault that is over.

@@ -110,7 +110,7 @@ func (s *tempest) strikeDisk(p *pgtest.Server, kind string) func() {
 		p.SetDisk(s.t, pgtest.Disk{Full: true})
 	case "full disk of its log": // the server dies, and may come back by itself or not before there is room
 		p.FillLog(s.t)
-		return func() { s.refused += p.Refused(s.t) - refused; p.Recover(s.t) }
+		return func() { p.Recover(s.t) }
 	default:
 		return nil
 	}
