@@ -64,8 +64,9 @@ type tempest struct {
 	starts  int
 	alone   int // workers that ended before they were up, though nobody killed them
 	ended   []struck
-	synced  int // fsyncs and fdatasyncs begun on a slow disk
-	refused int // writes to a full disk, of tables
+	synced  int      // fsyncs and fdatasyncs begun on a slow disk
+	refused int      // writes to a full disk, of tables
+	last    []func() // what ends after everything else, the latest first
 }
 
 // struck is a fault that is over.
@@ -124,7 +125,13 @@ func lines[T fmt.Stringer](all []T) string {
 
 func newTempest(t *testing.T) *tempest {
 	t.Helper()
-	s := &tempest{primary: pgtest.StartWithDisk(t), rabbit: rabbittest.Start(t)}
+	s := &tempest{}
+	t.Cleanup(func() {
+		for _, end := range slices.Backward(s.last) {
+			end()
+		}
+	})
+	s.primary, s.rabbit = pgtest.StartWithDisk(t), rabbittest.Start(t)
 	direct := s.primary.URL(t)
 	s.standby = s.primary.Standby(t)
 	s.calm, s.pg = faultproxy.Start(t, s.primary.Addr()), faultproxy.Start(t, s.primary.Addr())

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/paidonce/paidonce/handlers/invoice"
@@ -128,8 +129,17 @@ func (s *tempest) failOver() {
 		p.Retarget(s.primary.Addr())
 		p.Reset()
 	}
-	s.standby = s.primary.Standby(s.t)
+	s.standby = s.primary.Standby(lasting{s.t, &s.last})
 }
+
+// lasting is a test whose clean-ups wait for those of its World: a server that a failover brings outlives the look at its rows.
+type lasting struct {
+	*testing.T
+	last *[]func()
+}
+
+// Cleanup keeps f.
+func (l lasting) Cleanup(f func()) { *l.last = append(*l.last, f) }
 
 func (s *tempest) strikeRabbit(kind string) func() {
 	switch kind {
