@@ -4,12 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
-
-	_ "embed"
 
 	"github.com/jackc/pgx/v5"
 
@@ -83,15 +79,11 @@ const adminName = "bench"
 func makeBed(ctx context.Context, o options) (b *bed, err error) {
 	defer refused(&err)
 	b = &bed{room: room{name: "bench"}}
-	var env []string
 	if o.fsync > 0 || o.trip > 0 {
-		lib, err := buildSlow(ctx, b)
-		if err != nil {
-			return b, err
-		}
-		env = []string{"LD_PRELOAD=" + lib, fmt.Sprint("SLOW_FSYNC_US=", o.fsync.Microseconds()), fmt.Sprint("SLOW_TRIP_US=", o.trip.Microseconds())}
+		b.postgres = pgtest.StartDurableOn(b, pgtest.Disk{Sync: o.fsync, Trip: o.trip})
+	} else {
+		b.postgres = pgtest.StartDurable(b)
 	}
-	b.postgres = pgtest.StartDurable(b, env...)
 	if b.pids.postgres, err = b.postgres.PID(); err != nil {
 		return b, err
 	}
@@ -112,27 +104,4 @@ func makeBed(ctx context.Context, o options) (b *bed, err error) {
 	}
 	b.Cleanup(func() { b.admin.Close(context.Background()) })
 	return b, nil
-}
-
-//go:embed slow/slow.c
-var slowSource []byte
-
-// buildSlow compiles the library that slows a server down.
-func buildSlow(ctx context.Context, r *bed) (string, error) {
-	dir, err := os.MkdirTemp("", "bench-slow-")
-	if err != nil {
-		return "", err
-	}
-	r.Cleanup(func() { os.RemoveAll(dir) })
-	source, lib := filepath.Join(dir, "slow.c"), filepath.Join(dir, "slow.so")
-	if err := os.WriteFile(source, slowSource, 0o644); err != nil {
-		return "", err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the server runs as somebody else
-		return "", err
-	}
-	if out, err := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", lib, source, "-ldl").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile slow/slow.c, which the cloud form needs: %w\n%s", err, out)
-	}
-	return lib, nil
 }

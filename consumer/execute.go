@@ -98,6 +98,8 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 	o := c.outcome(ctx, n, run.Idle(), err)
 	if o.Error.Class == dayBudget {
 		c.trace.overDay(w.job)
+	}
+	if o.Error.Class == dayBudget || o.Error.Class == noRoom {
 		o.GiveBack = !run.Paid() // what is paid at every run must not be paid for without end
 	}
 	return c.release(ctx, paid, w, o, err)
@@ -137,7 +139,7 @@ func (c *Consumer) release(ctx, paid context.Context, w *work, o ledger.Outcome,
 		c.ack(ctx, w)
 	case rel.State == ledger.Unknown:
 		return rel.State, &later{in: c.heldFor(rel.RetryIn), unused: true}
-	case o.Error.Class == resting, o.Error.Class == dayBudget:
+	case o.Error.Class == resting, o.Error.Class == dayBudget, o.Error.Class == noRoom && o.GiveBack:
 		return rel.State, &later{in: rel.RetryIn, unused: true}
 	case o.GiveBack: // for another worker: this one drains, has lost its lease, or lacks a key
 		c.nack(ctx, w, rel.RetryIn, true)
@@ -193,6 +195,10 @@ func final(err error) bool {
 // be started at any time, and this one may be handed the job again.
 const keyWait = time.Minute
 
+// noRoom is the class of a run that could not go on since the ledger has no room to write, and fullWait how long its job
+// rests: it goes on soon after there is room. It is so short that the message waits here, and no hand-out is counted.
+const noRoom, fullWait = "ledger_full", 3 * time.Second
+
 // outcome decides what the end of a run means for its job. The ledger has the last
 // word: with calls open the job is unknown whatever is asked for here. idle: the run sent nothing.
 func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) ledger.Outcome {
@@ -207,6 +213,8 @@ func (c *Consumer) outcome(ctx context.Context, run int, idle bool, err error) l
 		o.GiveBack, o.Error.Class = true, "held"
 	case errors.Is(err, ledger.ErrKey):
 		o.GiveBack, o.Error.Class, o.RetryIn = idle, "encryption_key", keyWait // what it paid for before must not be paid for without end
+	case errors.Is(err, ledger.ErrFull): // no run is spent on an outage
+		o.Error.Class, o.RetryIn = noRoom, jitter.Quarter(fullWait)
 	case errors.Is(err, job.ErrCancelled):
 		o.Error.Class = "cancelled"
 	case errors.Is(err, job.ErrLost):

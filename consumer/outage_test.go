@@ -118,3 +118,36 @@ func TestLostClaimsOfOneKey(t *testing.T) {
 		})
 	}
 }
+
+// brimming is a ledger without room for another attempt.
+type brimming struct {
+	ledger.Store
+	until time.Time
+	asked atomic.Int32
+}
+
+func (f *brimming) Send(ctx context.Context, l ledger.Lease, a ledger.Attempt) error {
+	f.asked.Add(1)
+	if time.Now().Before(f.until) {
+		return ledger.ErrFull
+	}
+	return f.Store.Send(ctx, l, a)
+}
+
+// The ledger's disk is full for an hour, while what it has can be read and changed: the calls cannot be put on record, so nothing is
+// sent. No run and no hand-out is spent on that.
+func TestFullDiskSpendsNoRun(t *testing.T) {
+	bubble(t, memory.Options{MaxReceives: 2, CountAll: true}, func(r *rig) {
+		f := &brimming{Store: r.led, until: time.Now().Add(time.Hour)}
+		r.cfg.MaxRuns = 1
+		r.send("1")
+		a := r.start("a", func(c *consumer.Config) { c.Store = f })
+		time.Sleep(time.Hour + 5*time.Second)
+		r.want("1", done1)
+		r.end(a)
+		r.queue(memory.Depth{})
+		if n := f.asked.Load(); n < 100 {
+			t.Errorf("the gate was asked %d times in an hour, want one every few seconds", n)
+		}
+	})
+}

@@ -115,7 +115,7 @@ type Hook any
 
 // JobError says why a job failed, or why its last run ended without a result.
 type JobError struct {
-	Class string `json:"class"` // permanent, exhausted, poison, mismatch, retry, drain, panic, budget, held, encryption_key …
+	Class string `json:"class"` // permanent, exhausted, poison, mismatch, retry, drain, panic, budget, held, encryption_key, ledger_full …
 	Text  string `json:"text"`
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // The errors of every ledger; compare with errors.Is. Anything else that a
-// ledger returns is a fault of its store (unreachable, out of space): nothing is
+// ledger returns is a fault of its store (unreachable, in recovery): nothing is
 // known about the call's effect, and every verb may be repeated.
 var (
 	// ErrLost: the lease is not the job's any more (taken over, lapsed, resolved
@@ -59,6 +59,9 @@ var (
 	// ErrKey: a stored body is sealed with a key that this program does not have, or has another secret for.
 	// Others may read it.
 	ErrKey = errors.New("PO217 body is sealed with another key")
+	// ErrFull: the store has no room for what should be written. Nothing of the verb happened; it may be repeated, and is
+	// done once there is room.
+	ErrFull = errors.New("PO633 the ledger's disk is full")
 )
 
 type tooLarge struct{}

@@ -84,6 +84,13 @@ type Filter struct {
 	Limit  int // 0: 100
 }
 
+// WaitingCount is the jobs of one action that wait for a worker that can run them: they are ready, due or not yet, or unknown.
+type WaitingCount struct {
+	Action string
+	Count  int
+	Oldest time.Duration // since the oldest was asked for
+}
+
 // UnknownCount is the unknown jobs of one action.
 type UnknownCount struct {
 	Action string

@@ -103,7 +103,8 @@ func (h history) change(key string, how func(*ledger.Job)) {
 // report is what a storm did, and what it cost.
 func (s *tempest) report(h history, again int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults; %d worker processes started, %d of them did not come up; %d submissions made again\n", len(s.ended), s.starts, s.alone, again)
+	fmt.Fprintf(&b, "%d faults; %d worker processes started, %d of them did not come up; %d submissions made again; %d slow fsyncs, %d writes of tables to a full disk\n",
+		len(s.ended), s.starts, s.alone, again, s.synced, s.refused)
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	h.reportFaults(w, s.ended)
 	fmt.Fprintln(w)

@@ -64,6 +64,9 @@ type tempest struct {
 	starts  int
 	alone   int // workers that ended before they were up, though nobody killed them
 	ended   []struck
+	synced  int      // fsyncs and fdatasyncs begun on a slow disk
+	refused int      // writes to a full disk, of tables
+	last    []func() // what ends after everything else, the latest first
 }
 
 // struck is a fault that is over.
@@ -122,7 +125,13 @@ func lines[T fmt.Stringer](all []T) string {
 
 func newTempest(t *testing.T) *tempest {
 	t.Helper()
-	s := &tempest{primary: pgtest.Start(t), rabbit: rabbittest.Start(t)}
+	s := &tempest{}
+	t.Cleanup(func() {
+		for _, end := range slices.Backward(s.last) {
+			end()
+		}
+	})
+	s.primary, s.rabbit = pgtest.StartWithDisk(t), rabbittest.Start(t)
 	direct := s.primary.URL(t)
 	s.standby = s.primary.Standby(t)
 	s.calm, s.pg = faultproxy.Start(t, s.primary.Addr()), faultproxy.Start(t, s.primary.Addr())
@@ -214,25 +223,37 @@ func (s *tempest) supervise() {
 	}
 }
 
-// rage carries a plan out.
+// rage carries a plan out. A strike that begins late, as others took long to make, lasts as long as any, and what is next at its
+// place waits for its end.
 func (s *tempest) rage(all []strike) {
 	s.t.Helper()
+	type ending struct {
+		at time.Duration
+		do func()
+	}
 	begun := time.Now()
-	over := map[strike]func(){}
-	pending := slices.Clone(all)
-	for len(pending)+len(over) > 0 {
-		now := time.Since(begun)
+	over := map[strike]ending{}
+	busy := func(on string) bool {
+		for k := range over {
+			if k.on == on {
+				return true
+			}
+		}
+		return false
+	}
+	for pending := slices.Clone(all); len(pending)+len(over) > 0; {
 		for k, end := range over {
-			if k.ends() <= now {
+			if end.at <= time.Since(begun) {
 				delete(over, k)
-				end()
+				end.do()
 				s.ended = append(s.ended, struck{k, time.Now()})
 			}
 		}
-		if len(pending) > 0 && pending[0].at <= now {
+		if len(pending) > 0 && pending[0].at <= time.Since(begun) && !busy(pending[0].on) {
 			k := pending[0]
 			pending = pending[1:]
-			over[k] = s.strike(k)
+			end := s.strike(k)
+			over[k] = ending{time.Since(begun) + k.lasts, end}
 			continue
 		}
 		s.supervise()

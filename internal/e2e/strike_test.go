@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/paidonce/paidonce/handlers/invoice"
@@ -12,6 +13,7 @@ import (
 	"github.com/paidonce/paidonce/handlers/summarize"
 	"github.com/paidonce/paidonce/internal/faultproxy"
 	"github.com/paidonce/paidonce/internal/modelserver"
+	"github.com/paidonce/paidonce/internal/pgtest"
 )
 
 func nothing() {}
@@ -93,7 +95,30 @@ func (s *tempest) strikePostgres(kind string) func() {
 			}
 		}
 	}
+	if end := s.strikeDisk(s.primary, kind); end != nil {
+		return end
+	}
 	return s.known(strikeLink(s.pg, kind), kind)
+}
+
+// strikeDisk makes the disk of the database slow or full.
+func (s *tempest) strikeDisk(p *pgtest.Server, kind string) func() {
+	synced, refused := p.Synced(s.t), p.Refused(s.t)
+	switch kind {
+	case "slow fsync": // some gates are passed in time, and some not
+		p.SetDisk(s.t, pgtest.Disk{Sync: 700 * time.Millisecond})
+	case "full disk": // statements that want room end with an error
+		p.SetDisk(s.t, pgtest.Disk{Full: true})
+	case "full disk of its log": // the server dies, and may come back by itself or not before there is room
+		p.FillLog(s.t)
+		return func() { p.Recover(s.t) }
+	default:
+		return nil
+	}
+	return func() {
+		s.synced, s.refused = s.synced+p.Synced(s.t)-synced, s.refused+p.Refused(s.t)-refused
+		p.SetDisk(s.t, pgtest.Disk{})
+	}
 }
 
 // failOver makes the standby the database, and gives it a standby of its own.
@@ -104,8 +129,17 @@ func (s *tempest) failOver() {
 		p.Retarget(s.primary.Addr())
 		p.Reset()
 	}
-	s.standby = s.primary.Standby(s.t)
+	s.standby = s.primary.Standby(lasting{s.t, &s.last})
 }
+
+// lasting is a test whose clean-ups wait for those of its World: a server that a failover brings outlives the look at its rows.
+type lasting struct {
+	*testing.T
+	last *[]func()
+}
+
+// Cleanup keeps f.
+func (l lasting) Cleanup(f func()) { *l.last = append(*l.last, f) }
 
 func (s *tempest) strikeRabbit(kind string) func() {
 	switch kind {

@@ -39,6 +39,59 @@ func TestPostgresCrash(t *testing.T) {
 	}
 }
 
+// Case 38: Postgres stops 0.2 s into the sweep that brings back what a dead worker left, and starts again: all jobs end, each paid once.
+func TestPostgresStopsInASweep(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	r := rigAt(t, server.URL(t), modelserver.Options{Latency: 300 * time.Millisecond})
+	r.cfg.Lease, r.cfg.Workers = 2*time.Second, 16
+	docs := names(120)
+	r.abandon(docs)
+	store := &looked{Store: r.ledger(r.direct, postgres.Options{})}
+	n := r.start("w2", store)
+	r.eventually("a sweep has begun", store.over.Load)
+	time.Sleep(200 * time.Millisecond)
+	left := r.count("select count(*) from paidonce.job where state <> 'done'")
+	server.StopImmediate(t)
+	if left == 0 {
+		t.Error("all jobs were done before Postgres stopped")
+	}
+	time.Sleep(4 * time.Second) // longer than the lease
+	server.Restart(t)
+	r.awaitDone(len(docs))
+	n.drain()
+	r.wantDone(docs, 4)
+	if n := r.count("select count(*) from paidonce.worker where closed_at is null"); n != 0 {
+		t.Errorf("%d epochs are open after all workers have left", n)
+	}
+}
+
+// abandon leaves jobs as a worker does that dies: half of them are running, under a lease that is over, with nothing sent; the others
+// are ready. The ledger carries them.
+func (r *rig) abandon(docs []string) {
+	r.Helper()
+	dead, err := r.look.Join(r.Context(), ledger.Worker{ID: "w1", TTL: time.Second})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for i, d := range docs {
+		m := doc{Tenant: "acme", Doc: d, Text: "Text of " + d}
+		q := ledger.Request{Key: key(d), Action: action, InputHash: ledger.Hash{1}, Input: message(m).Body, Carrier: ledger.CarriedByLedger,
+			Worker: dead, Token: ledger.NewID(), MaxRun: time.Hour}
+		if i%2 == 0 {
+			_, err = r.look.Submit(r.Context(), ledger.Submission{Key: q.Key, Action: q.Action, InputHash: q.InputHash, Input: q.Input})
+		} else {
+			_, err = r.look.Claim(r.Context(), q)
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+	r.eventually("the dead worker's lease is over", func() bool {
+		return r.count("select count(*) from paidonce.worker where id = 'w1' and lease_until < clock_timestamp()") == 1
+	})
+}
+
 // Each reply that matters is lost once, between the driver and Postgres.
 func TestLostReplies(t *testing.T) {
 	r := newRig(t, modelserver.Options{})

@@ -74,6 +74,8 @@ type rig struct {
 	cfg    consumer.Config
 	wrap   func(broker.Source) broker.Source // nil: the source as it is
 
+	before, after func() // of the call, in the handler; nil: nothing
+
 	mu      sync.Mutex
 	avoided map[string]int // by cause
 	settled map[string]int // deliveries by outcome
@@ -258,9 +260,15 @@ func (r *rig) handlers() *job.Registry {
 	var reg job.Registry
 	job.Register(&reg, job.Def[doc, string]{Name: action, Uses: job.Uses(call),
 		Handle: func(ctx context.Context, j *job.Run, d doc) (string, error) {
+			if r.before != nil {
+				r.before()
+			}
 			answer, err := call.Run(ctx, j, d)
 			if err != nil {
 				return "", err
+			}
+			if r.after != nil {
+				r.after()
 			}
 			postgres.OnCommit(j, func(ctx context.Context, tx pgx.Tx) error {
 				// Its text goes over the wire for every job, not once for each connection: TestLostReplies looks for it.

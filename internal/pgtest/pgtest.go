@@ -35,7 +35,8 @@ type Server struct {
 	port     int
 	proc     *proc
 	settings []string // of the server, name=value
-	env      []string // of its processes, name=value
+	initdb   []string // further arguments
+	disk     *disk    // nil: as it is
 }
 
 var shared struct {
@@ -89,9 +90,8 @@ func server(t testing.TB) string {
 		if shared.url = os.Getenv("PAIDONCE_TEST_POSTGRES"); shared.url != "" {
 			return
 		}
-		s, err := launch(hasty, nil)
-		if err != nil {
-			shared.err = err
+		s := &Server{settings: hasty}
+		if shared.err = s.launch(); shared.err != nil {
 			return
 		}
 		shared.server, shared.url = s, s.adminURL() // nobody stops it: its watcher does when the process ends
@@ -110,24 +110,24 @@ var hasty = []string{"max_wal_size=256MB", "fsync=off", "full_page_writes=off"}
 // Start starts a server for this test alone. It stops with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return begin(t, hasty, nil)
+	return begin(t, &Server{settings: hasty})
 }
+
+var durable = []string{"max_wal_size=8GB", "fsync=on", "full_page_writes=on", "synchronous_commit=on"}
 
 // StartDurable is Start for measurements: the server syncs what it commits, as those of users
-// do, and no checkpoint comes by size. env (name=value) is added to the environment of
-// its processes.
-func StartDurable(t testing.TB, env ...string) *Server {
+// do, and no checkpoint comes by size.
+func StartDurable(t testing.TB) *Server {
 	t.Helper()
-	return begin(t, []string{"max_wal_size=8GB", "fsync=on", "full_page_writes=on", "synchronous_commit=on"}, env)
+	return begin(t, &Server{settings: durable})
 }
 
-func begin(t testing.TB, settings, env []string) *Server {
+func begin(t testing.TB, s *Server) *Server {
 	t.Helper()
-	s, err := launch(settings, env)
-	if err != nil {
+	if err := s.launch(); err != nil {
 		fatal(t, err)
 	}
-	t.Cleanup(func() { s.proc.stop(false) })
+	t.Cleanup(func() { s.disk.reset(); s.proc.stop(false) })
 	return s
 }
 
@@ -166,25 +166,33 @@ func (s *Server) PID() (int, error) {
 	return strconv.Atoi(first)
 }
 
-func launch(settings, env []string) (*Server, error) {
-	bin, err := binaries()
-	if err != nil {
-		return nil, err
+// launch makes a directory and a cluster, and starts the server.
+func (s *Server) launch() (err error) {
+	if s.bin, err = binaries(); err != nil {
+		return err
 	}
-	o, err := findOwner()
-	if err != nil {
-		return nil, err
+	if s.owner, err = findOwner(); err != nil {
+		return err
 	}
-	dir, err := o.dir("paidonce-pg-*")
-	if err != nil {
-		return nil, err
+	if s.dir, err = s.owner.dir("paidonce-pg-*"); err != nil {
+		return err
 	}
-	s := &Server{owner: o, bin: bin, dir: dir, settings: settings, env: env}
-	initdb := o.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"),
-		"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		os.RemoveAll(dir)
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	args := append([]string{"-D", filepath.Join(s.dir, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"--no-sync", "--no-instructions"}, s.initdb...)
+	if out, err := s.owner.command(filepath.Join(s.bin, "initdb"), args...).CombinedOutput(); err != nil {
+		os.RemoveAll(s.dir)
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return s.first()
+}
+
+// first starts a server that has its cluster for the first time; what it has is removed when it cannot.
+func (s *Server) first() (err error) {
+	if s.disk != nil {
+		if err := s.disk.lay(s.dir); err != nil {
+			os.RemoveAll(s.dir)
+			return err
+		}
 	}
 	// The port is free now and may be taken a moment later; another one is free then.
 	for range 3 {
@@ -192,16 +200,19 @@ func launch(settings, env []string) (*Server, error) {
 			break
 		}
 		if err = s.run(); err == nil {
-			return s, nil
+			return nil
 		}
 	}
-	os.RemoveAll(dir)
-	return nil, err
+	os.RemoveAll(s.dir)
+	return err
 }
 
 // run starts the server and returns when it answers.
 func (s *Server) run() error {
-	argv := append([]string{"env"}, s.env...)
+	argv := []string{"env"}
+	if s.disk != nil {
+		argv = append(argv, s.disk.env()...)
+	}
 	argv = append(argv, filepath.Join(s.bin, "postgres"),
 		"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200")
@@ -215,6 +226,12 @@ func (s *Server) run() error {
 	if err := answers(s.adminURL()); err != nil {
 		p.stop(true)
 		return fmt.Errorf("%w\n%s", err, logTail(s.dir))
+	}
+	if s.disk != nil {
+		if err := s.disk.loaded(); err != nil {
+			p.stop(true)
+			return err
+		}
 	}
 	s.proc = p
 	return nil

@@ -30,6 +30,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 	t.Cleanup(func() {
 		_ = execute(s.adminURL(), "alter system reset synchronous_standby_names") // fails where s is down
 		_ = execute(s.adminURL(), "select pg_reload_conf()")
+		b.disk.reset()
 		b.proc.stop(false)
 	})
 	for _, sql := range []string{"alter system set synchronous_standby_names = '*'", "select pg_reload_conf()"} {
@@ -59,17 +60,11 @@ func (s *Server) standby() (*Server, error) {
 	if err := appendTo(filepath.Join(dir, "data", "postgresql.auto.conf"), "synchronous_standby_names = ''\n"); err != nil {
 		return nil, err
 	}
-	b := &Server{owner: s.owner, bin: s.bin, dir: dir, settings: append(slices.Clone(s.settings), "wal_retrieve_retry_interval=200ms"), env: s.env}
-	for range 3 { // as in launch
-		if b.port, err = freePort(); err != nil {
-			break
-		}
-		if err = b.run(); err == nil {
-			return b, nil
-		}
+	b := &Server{owner: s.owner, bin: s.bin, dir: dir, settings: append(slices.Clone(s.settings), "wal_retrieve_retry_interval=200ms")}
+	if s.disk != nil {
+		b.disk = &disk{unsynced: s.disk.unsynced}
 	}
-	os.RemoveAll(dir)
-	return nil, err
+	return b, b.first()
 }
 
 func appendTo(file, text string) error {

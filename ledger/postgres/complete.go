@@ -101,7 +101,7 @@ func own(h ledger.Hook) (hook, error) {
 func persevere(ctx context.Context, what string, commit, seen func() error) error {
 	for try := 1; ; try++ {
 		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, commit() })
-		if err == nil || definite(err) {
+		if err == nil || definite(err) || errors.Is(err, ledger.ErrFull) {
 			return err
 		}
 		// The reply is lost, or the server is: what the row says counts.
@@ -153,7 +153,7 @@ func (l *Ledger) inTransaction(ctx context.Context, hooks []hook, finish func(pg
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	for _, h := range hooks {
 		if err := ledger.Work(func() error { return h.fn(ctx, tx) }); err != nil {
-			if tx.Conn().IsClosed() {
+			if c := tx.Conn(); c.IsClosed() || full(err) && c.PgConn().TxStatus() == 'E' {
 				return err // the server's fault, not the user's
 			}
 			return hookError(err)

@@ -122,7 +122,7 @@ func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, er
 			return v, nil
 		}
 		if try == 5 || !retriable(err) {
-			return v, fmt.Errorf("%s: %w", what, err)
+			return v, explain(what, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -131,6 +131,17 @@ func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, er
 		}
 	}
 }
+
+// explain says what was tried, and names a fault of the server that people can do something about.
+func explain(what string, err error) error {
+	if full(err) && !errors.Is(err, ledger.ErrHook) { // of another database of the user's
+		return fmt.Errorf("%s: %w: %w", what, ledger.ErrFull, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// full reports whether the server refused a statement for want of room on its disk, so that nothing of it happened.
+func full(err error) bool { return sqlState(err) == "53100" }
 
 func retriable(err error) bool {
 	code := sqlState(err)

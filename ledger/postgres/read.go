@@ -16,6 +16,7 @@ var (
 	eventsSQL   = statement("events")
 	resultSQL   = statement("result")
 	unknownsSQL = statement("unknowns")
+	waitingSQL  = statement("waiting")
 )
 
 // jobRow is a job as people see it.
@@ -218,6 +219,15 @@ func (l *Ledger) Unknowns(ctx context.Context) ([]ledger.UnknownCount, error) {
 	counts, err := many[ledger.UnknownCount](ctx, l.pool, unknownsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("count unknown jobs: %w", err)
+	}
+	return counts, nil
+}
+
+// Waiting counts the jobs of each action, of all tenants, that wait for a worker that can run them.
+func (l *Ledger) Waiting(ctx context.Context) ([]ledger.WaitingCount, error) {
+	counts, err := many[ledger.WaitingCount](ctx, l.pool, waitingSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count waiting jobs: %w", err)
 	}
 	return counts, nil
 }

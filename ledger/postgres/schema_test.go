@@ -218,6 +218,7 @@ var acrossTenants = map[string]string{
 	"jobs":          "a listing for people, of one tenant or of all",
 	"jobs_all":      "a listing for people, of all tenants",
 	"unknowns":      "a report over all tenants",
+	"waiting":       "a report over all tenants",
 	"budgets":       "a report for people, of one tenant or of all",
 	"costs_calls":   "a report for people, of one tenant or of all",
 	"costs_jobs":    "a report for people, of one tenant or of all",

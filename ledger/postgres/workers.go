@@ -22,7 +22,7 @@ func (l *Ledger) Join(ctx context.Context, w ledger.Worker) (ledger.WorkerID, er
 	}
 	row, err := one[struct{ Epoch int64 }](ctx, l.pool, joinSQL, w.ID, w.TTL, w.Host, w.PID, w.Version, w.Config)
 	if err != nil {
-		return ledger.WorkerID{}, fmt.Errorf("join as worker %s: %w", w.ID, err)
+		return ledger.WorkerID{}, explain("join as worker "+w.ID, err)
 	}
 	return ledger.WorkerID{ID: w.ID, Epoch: row.Epoch}, nil
 }
@@ -40,7 +40,7 @@ func (l *Ledger) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duratio
 	asked := time.Now()
 	tag, err := l.pool.Exec(ctx, renewSQL, id.ID, id.Epoch, ttl)
 	if err != nil {
-		return ledger.Renewed{}, fmt.Errorf("renew the lease of worker %s: %w", id.ID, err)
+		return ledger.Renewed{}, explain("renew the lease of worker "+id.ID, err)
 	}
 	if tag.RowsAffected() == 0 {
 		return ledger.Renewed{}, ledger.ErrClosed

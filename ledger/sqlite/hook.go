@@ -51,6 +51,7 @@ type userTx struct {
 	ctx  context.Context // of the work
 	mu   sync.Mutex      // held while a statement is begun
 	over bool
+	full bool // a statement found no room
 	rows []*sql.Rows
 }
 
@@ -69,7 +70,9 @@ func (t *userTx) begin(ctx context.Context) (context.Context, func()) {
 func (t *userTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	ctx, unlock := t.begin(ctx)
 	defer unlock()
-	return t.conn.ExecContext(ctx, query, args...)
+	res, err := t.conn.ExecContext(ctx, query, args...)
+	t.full = t.full || full(err)
+	return res, err
 }
 
 // QueryContext implements Tx.
@@ -99,6 +102,13 @@ func (t *userTx) end() {
 	for _, r := range t.rows {
 		_ = r.Close() // the work had its error from Next
 	}
+}
+
+// filled reports whether a statement of the work found no room in the ledger's file.
+func (t *userTx) filled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full
 }
 
 // panicked carries a panic of the user's work to the goroutine that asked for it.
@@ -132,6 +142,9 @@ func (t *tx) run(ctx context.Context, h hook) error {
 	case err = <-ended:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	}
+	if full(err) && user.filled() {
+		return err // the ledger's own fault, not the user's
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrHook, err)

@@ -182,9 +182,13 @@ func explain(err error) error {
 		if !errors.Is(err, ErrBusy) {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
+	case code.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", ledger.ErrFull, err)
 	}
 	return err
 }
+
+func full(err error) bool { return sqlCode(err) == code.SQLITE_FULL }
 
 // sqlCode is the primary result code in err, or 0.
 func sqlCode(err error) int {

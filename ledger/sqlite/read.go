@@ -149,3 +149,18 @@ func (l *Ledger) Unknowns(ctx context.Context) ([]ledger.UnknownCount, error) {
 	}
 	return counts, nil
 }
+
+// Waiting counts the jobs of each action, of all tenants, that wait for a worker that can run them.
+func (l *Ledger) Waiting(ctx context.Context) ([]ledger.WaitingCount, error) {
+	now := clock()
+	counts, err := many(ctx, l.readers, func(s scanner) (c ledger.WaitingCount, err error) {
+		var since int64
+		err = s.Scan(&c.Action, &c.Count, &since)
+		c.Oldest = max(0, now.Sub(time.UnixMicro(since)))
+		return c, err
+	}, "waiting")
+	if err != nil {
+		return nil, fmt.Errorf("count waiting jobs: %w", explain(err))
+	}
+	return counts, nil
+}

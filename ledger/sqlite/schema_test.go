@@ -211,6 +211,7 @@ var acrossTenants = map[string]string{
 	"flagged":       "the running jobs of one worker are of any tenant",
 	"jobs":          "a listing for people, of one tenant or of all",
 	"unknowns":      "a report over all tenants",
+	"waiting":       "a report over all tenants",
 	"budgets":       "a report for people, of one tenant or of all",
 	"costs_calls":   "a report for people, of one tenant or of all",
 	"costs_jobs":    "a report for people, of one tenant or of all",

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -103,11 +105,15 @@ func faultFinding(err error, part, fix string) doctor.Finding {
 func windowFacts(cfg *config.Config) doctor.Windows {
 	k := cfg.Consumer
 	w := doctor.Windows{Lease: k.Lease.Std(), Visibility: k.Visibility.Std(), Drain: k.Drain.Std(), KeyRetention: cfg.Retention.Key.Std()}
-	for _, j := range cfg.Jobs {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Jobs)) {
+		j := cfg.Jobs[name]
 		w.LongestRun = max(w.LongestRun, cmp.Or(j.MaxRun, k.MaxRun).Std())
 		w.MaxRuns = max(w.MaxRuns, cmp.Or(j.MaxRuns, k.MaxRuns))
 		for _, r := range j.Routes {
 			w.LongestRoute = max(w.LongestRoute, r.Timeout.Std())
+			if life := j.Lifetime.Std(); life > 0 && life < r.Timeout.Std() {
+				w.Brief = append(w.Brief, doctor.Brief{Job: name, Route: r.Name, Lifetime: life, Timeout: r.Timeout.Std()})
+			}
 		}
 	}
 	return w
@@ -130,7 +136,18 @@ func (c *call) ledgerFacts(ctx context.Context, cfg *config.Config) (f doctor.Le
 		d, err := p.Describe(ctx)
 		f.Server, f.Err = &d, err
 	}
+	if w, ok := bare(store).(waiter); ok && f.Err == nil && f.Schema == nil {
+		f.Unhandled, f.Err = w.Waiting(ctx)
+		reg := registry(cfg)
+		f.Registered = reg.Names()
+		f.Unhandled = slices.DeleteFunc(f.Unhandled, func(c ledger.WaitingCount) bool { _, ok := reg.Lookup(c.Action); return ok })
+	}
 	return f
+}
+
+// waiter is a ledger that other programs fill too.
+type waiter interface {
+	Waiting(ctx context.Context) ([]ledger.WaitingCount, error)
 }
 
 // brokerFacts describes the broker without making any queue.

@@ -7,10 +7,12 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/paidonce/paidonce/broker/rabbitmq"
 	"github.com/paidonce/paidonce/broker/sqs"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -56,6 +58,13 @@ type Windows struct {
 	LongestRoute time.Duration
 	MaxRuns      int           // of the job that has the most
 	KeyRetention time.Duration // how long a key is remembered
+	Brief        []Brief
+}
+
+// Brief is a job whose lifetime is shorter than the timeout of one of its routes.
+type Brief struct {
+	Job, Route        string
+	Lifetime, Timeout time.Duration
 }
 
 // Ledger is what is known of the ledger.
@@ -64,6 +73,9 @@ type Ledger struct {
 	Err    error                 // it cannot be reached
 	Schema error                 // its schema is missing or of another version
 	Server *postgres.Description // nil: not asked
+	// Unhandled are jobs that wait in it and that this configuration has no handler for; Registered are those it has.
+	Unhandled  []ledger.WaitingCount
+	Registered []string
 }
 
 // Broker is what is known of the broker. Of the descriptions at most one is set.
@@ -102,6 +114,10 @@ func (l Ledger) Findings() (fs []Finding) {
 	}
 	if l.Schema != nil {
 		say("PO531", Error, "run worker migrate up with the newest program", "%v", l.Schema)
+	}
+	for _, u := range l.Unhandled {
+		say("PO634", Warning, "run a worker that has the handler beside this one (of a step: set steps.email or steps.slack); or end them with worker jobs cancel",
+			"no handler for %q; registered: %s. %d jobs of it wait in the ledger, the oldest for %s", u.Action, strings.Join(l.Registered, ", "), u.Count, u.Oldest.Round(time.Second))
 	}
 	d := l.Server
 	if d == nil {
@@ -145,6 +161,11 @@ func (w Windows) findings() (fs []Finding) {
 	if w.Drain+graceMargin > usualGrace {
 		say("PO551", fmt.Sprintf("make the platform's grace period at least %s (Kubernetes: terminationGracePeriodSeconds)", w.Drain+graceMargin),
 			"drain %s is longer than the usual grace period of %s allows", w.Drain, usualGrace)
+	}
+	for _, b := range w.Brief {
+		fs = append(fs, Finding{"PO635", Warning, "windows",
+			fmt.Sprintf("job %s: lifetime %s is shorter than the timeout %s of its route %s: when such a call fails late, nothing more may be sent for the job, no retry and no fallback", b.Job, b.Lifetime, b.Timeout, b.Route),
+			fmt.Sprintf("raise jobs.%s.lifetime above the timeouts of its routes together, or shorten them", b.Job)})
 	}
 	return fs
 }

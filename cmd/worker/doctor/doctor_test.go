@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/paidonce/paidonce/broker/rabbitmq"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
@@ -54,6 +55,8 @@ func TestFindings(t *testing.T) {
 		"memory":             {func(f *Facts) { f.Ledger, f.Broker = Ledger{Memory: true}, Broker{Memory: true} }, []string{"PO017 warning", "PO018 warning"}},
 		"no ledger":          {func(f *Facts) { f.Ledger = Ledger{Err: away} }, []string{"PO530 error"}},
 		"no schema":          {func(f *Facts) { f.Ledger.Schema = away }, []string{"PO531 error"}},
+		"no handler":         {func(f *Facts) { f.Ledger.Unhandled = make([]ledger.WaitingCount, 2) }, []string{"PO634 warning", "PO634 warning"}},
+		"a brief life":       {func(f *Facts) { f.Windows.Brief = make([]Brief, 1) }, []string{"PO635 warning"}},
 		"replica":            {func(f *Facts) { f.Ledger.Server.Replica = true }, []string{"PO532 error"}},
 		"no fsync":           {func(f *Facts) { f.Ledger.Server.Fsync = false }, []string{"PO533 error"}},
 		"owner":              {func(f *Facts) { f.Ledger.Server.Owner = true }, []string{"PO654 info"}},
