@@ -216,7 +216,8 @@ func (s *calling) step() {
 		switch id, err := s.sendAny(s.IntN(3) == 0, s.look("none").Late); {
 		case err == nil:
 			s.open, s.sent = append(s.open, id), s.sent+1
-		case !errors.Is(err, ledger.ErrLate): // another side's answer, after the look
+		case errors.Is(err, ledger.ErrLate): // another side's answer came since the look
+		default:
 			s.is("gate", err, ledger.ErrCalls)
 		}
 	default:

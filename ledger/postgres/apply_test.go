@@ -211,12 +211,12 @@ func TestApplyMoves(t *testing.T) {
 	if err := f.Apply(t.Context(), lease, id, hook(writeMark)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, f.db, "alter table paidonce.job disable trigger fence_grows")
+	run(t, f.db, "alter table paidonce.job disable trigger guard")
 	run(t, f.db, "update paidonce.job set part_on = part_on - 500, created_at = created_at - interval '500 days'")
 	for child := range strings.FieldsSeq("attempt event response input") {
 		run(t, f.db, "update paidonce."+child+" set part_on = part_on - 500")
 	}
-	run(t, f.db, "alter table paidonce.job enable trigger fence_grows")
+	run(t, f.db, "alter table paidonce.job enable trigger guard")
 	for s, err := range f.Purge(t.Context(), retention) {
 		if err != nil {
 			t.Fatalf("%+v: %v", s, err)

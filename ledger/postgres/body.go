@@ -109,20 +109,25 @@ func (l *Ledger) Answer(ctx context.Context, id ledger.AttemptID) (ledger.Respon
 		return ledger.Response{}, ledger.ErrNotFound
 	}
 	var r ledger.Response
-	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		row, err := one[struct {
-			Codec string
-			Body  []byte
-		}](ctx, tx, answerSQL, id.Tenant, id.Job, [16]byte(id.ID))
-		if err != nil {
-			return err
-		}
-		r.Codec = row.Codec
-		r.Body, err = join(ctx, tx, id.Tenant, id.Job, row.Body)
+	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		r, err = captured(ctx, tx, id)
 		return err
 	})
 	if err != nil {
 		return ledger.Response{}, fmt.Errorf("read the answer of attempt %s: %w", id.ID, err)
 	}
 	return r, nil
+}
+
+// captured reads an answer, whose attempt never changes again; ErrNotFound: there is none, or it was purged.
+func captured(ctx context.Context, q querier, id ledger.AttemptID) (ledger.Response, error) {
+	row, err := one[struct {
+		Codec string
+		Body  []byte
+	}](ctx, q, answerSQL, id.Tenant, id.Job, [16]byte(id.ID))
+	if err != nil {
+		return ledger.Response{}, err
+	}
+	body, err := join(ctx, q, id.Tenant, id.Job, row.Body)
+	return ledger.Response{Codec: row.Codec, Body: body}, err
 }

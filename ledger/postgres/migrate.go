@@ -23,7 +23,7 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add, so that both versions of a program
 // work during a rolling upgrade.
 const (
-	schemaVersion = 14
+	schemaVersion = 17
 	oldestSchema  = 14 // no program was released that makes an older one
 )
 

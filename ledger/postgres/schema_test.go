@@ -113,7 +113,7 @@ func TestForbiddenRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ job, set, constraint string }{
-		"open calls below none":         {"running", "open_calls = -1, open_until = now()", "job_open_calls_check"},
+		"open calls below none":         {"running", "open_calls = -1", "job_open_calls_check"},
 		"unknown without an open call":  {"unknown", "open_calls = 0, open_until = null", "unknown_has_open_calls"},
 		"done with an open call":        {"done", "open_calls = 1, open_until = now()", "only_open_has_open_calls"},
 		"ready with an open call":       {"unknown", "state = 'ready', unknown_at = null", "only_open_has_open_calls"},
@@ -130,10 +130,10 @@ func TestForbiddenRows(t *testing.T) {
 		"unknown since never":           {"unknown", "unknown_at = null", "unknown_has_since"},
 		"a state nobody knows":          {"running", "state = 'lost'", "job_state_check"},
 		"the ledger carries no input":   {"running", "carrier = 'ledger', input_kept = false", "ledger_carries_input"},
-		"done becomes ready":            {"done", "state = 'ready'", "new generation"},
-		"done gets another result":      {"done", "result_id = gen_random_uuid()", "new generation"},
-		"a fence that shrinks":          {"unknown", "fence = 1", "never shrink"},
-		"an older partition":            {"done", "part_on = part_on - 1", "never shrink"},
+		"done becomes ready":            {"done", "state = 'ready'", "done_is_final"},
+		"done gets another result":      {"done", "result_id = gen_random_uuid()", "done_is_final"},
+		"a fence that shrinks":          {"unknown", "fence = 1", "fence_grows"},
+		"an older partition":            {"done", "part_on = part_on - 1", "fence_grows"},
 		"no tenant":                     {"done", "tenant = ''", "job_tenant_check"},
 		"a hash that is none":           {"done", "input_hash = 'x'", "job_input_hash_check"},
 		"the key of another (not less)": {"done", "key = 'acme:invoice.extract:running'", "job_key_tenant_key"},

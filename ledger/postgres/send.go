@@ -22,10 +22,8 @@ type lookedRow struct {
 	Panics   int
 	Attempts int
 	Open     int
-	ID       *[16]byte
+	ID       *[16]byte // of the attempt that was captured first; nil: of none
 	Route    *string
-	Codec    *string
-	Body     []byte
 }
 
 // callAsk names a call of a job.
@@ -50,11 +48,16 @@ func (l *Ledger) Look(ctx context.Context, lease ledger.Lease, c ledger.CallRef)
 	if k.ID == nil {
 		return found, nil
 	}
-	body, err := on(ctx, l.lanes, func() ([]byte, error) { return join(ctx, l.pool, lease.Key.Tenant, lease.Job, k.Body) })
-	if err != nil {
+	answer, err := on(ctx, l.lanes, func() (ledger.Response, error) {
+		return captured(ctx, l.pool, ledger.AttemptID{Tenant: lease.Key.Tenant, Job: lease.Job, ID: *k.ID})
+	})
+	switch {
+	case errors.Is(err, ledger.ErrNotFound): // it was purged
+		return found, nil
+	case err != nil:
 		return ledger.Looked{}, fmt.Errorf("read the answer of call %s of %s: %w", c.Name, lease.Key, err)
 	}
-	found.Answer = &ledger.Captured{Attempt: *k.ID, Route: *k.Route, Panics: k.Panics, Response: ledger.Response{Codec: *k.Codec, Body: body}}
+	found.Answer = &ledger.Captured{Attempt: *k.ID, Route: *k.Route, Panics: k.Panics, Response: answer}
 	return found, nil
 }
 

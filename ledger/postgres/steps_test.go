@@ -113,7 +113,7 @@ func TestForgottenLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, f.db, "update paidonce.job set updated_at = updated_at - interval '500 days', part_on = part_on where state = 'done'")
-	run(t, f.db, "alter table paidonce.job disable trigger fence_grows")
+	run(t, f.db, "alter table paidonce.job disable trigger guard")
 	run(t, f.db, "update paidonce.job set part_on = part_on - 500 where state = 'done'")
 	for s, err := range f.Purge(t.Context(), retention) {
 		if err != nil {

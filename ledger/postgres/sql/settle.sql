@@ -5,36 +5,36 @@
 -- $8 classes, $9 who, $10 reasons, $11 statuses, $12 provider request ids, $13 object ids,
 -- $14 first bytes, $15-17 tokens in, cached, out, $18 costs, $19 cost sources,
 -- $20 codecs, $21 bodies or nulls
-with n as materialized (
-  select q.*, j.id, j.part_on, j.action, j.state, j.generation, j.fence, j.open_calls, j.events,
-    a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
-    a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, a.budgets, a.budget_day, clock_timestamp() as now
-  from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
-    $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
-    $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::bytea[]) with ordinality
-    as q(tenant, job, attempt, outcome, seen_by, asked, settle_window, class, who, reason, status, provider_request_id, object_id,
-      first_byte, tokens_in, tokens_cached, tokens_out, cost, cost_source, codec, body, item)
-  join paidonce.job j on j.tenant = q.tenant and j.id = q.job
-  join paidonce.attempt a on a.tenant = j.tenant and a.job = j.id and a.id = q.attempt and a.part_on = j.part_on
-), r as materialized (
-  select n.*, case
+with d as materialized (
+  select r.*, r.rule in ('J8', 'J9') as ends, r.rule = 'J8' and (r.state = 'done' or r.of_generation < r.generation) as wasted,
+    r.open_calls - (r.rule in ('J8', 'J9') and r.was = 'sent')::int as others_open, r.rule = 'same' and r.was_seen_by <> r.seen_by as known
+  from (
+    select n.*, case
       when was in ('sent', 'unknown') and outcome = 'sent' then 'note'
       when was = outcome then 'same'
       when outcome = 'received' then 'J8'
       when was not in ('sent', 'unknown') then 'state'
       -- A request that was sent just before the lookup may still land.
-      when seen_by = 'reconciler' and not (settle_window > '0' and least(coalesce(asked, '-infinity'), now) > sent_at + settle_window) then 'early'
-      else 'J9' end as rule,
-    coalesce(cost, had) as costs
-  from n
-), d as materialized (
-  select r.*, rule in ('J8', 'J9') as ends, rule = 'J8' and (state = 'done' or of_generation < generation) as wasted
-  from r
+      when seen_by = 'reconciler' and not (n.settle_window > '0' and least(coalesce(n.asked, '-infinity'), now) > n.sent_at + n.settle_window) then 'early'
+      else 'J9' end as rule
+    from (
+      select q.*, j.part_on, j.action, j.state, j.generation, j.open_calls, j.events,
+        a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
+        a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, a.budgets, a.budget_day, clock_timestamp() as now
+      from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
+        $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
+        $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[]) with ordinality
+        as q(tenant, id, attempt, outcome, seen_by, asked, settle_window, class, who, reason, status, provider_request_id, object_id,
+          first_byte, tokens_in, tokens_cached, tokens_out, cost, cost_source, item)
+      join paidonce.job j on j.tenant = q.tenant and j.id = q.id
+      join paidonce.attempt a on a.tenant = j.tenant and a.job = j.id and a.id = q.attempt and a.part_on = j.part_on
+    ) n offset 0
+  ) r
 ), others as (
   -- The first captured answer of a call wins; what is still open of it is not waited for.
   update paidonce.attempt o set state = 'unknown', ended_at = d.now
   from d
-  where d.rule = 'J8' and o.tenant = d.tenant and o.job = d.id and o.part_on = d.part_on
+  where d.rule = 'J8' and d.others_open > 0 and o.tenant = d.tenant and o.job = d.id and o.part_on = d.part_on
     and o.generation = d.of_generation and o.call_name = d.call_name and o.input_key = d.input_key
     and o.state = 'sent' and o.id <> d.attempt
   returning d.item
@@ -51,18 +51,20 @@ with n as materialized (
     first_byte = coalesce(d.first_byte, a.first_byte),
     tokens_in = coalesce(d.tokens_in, a.tokens_in), tokens_cached = coalesce(d.tokens_cached, a.tokens_cached),
     tokens_out = coalesce(d.tokens_out, a.tokens_out),
-    cost = d.costs, cost_source = coalesce(nullif(d.cost_source, ''), a.cost_source),
+    cost = coalesce(d.cost, d.had), cost_source = coalesce(nullif(d.cost_source, ''), a.cost_source),
     surplus = a.surplus or d.wasted
   from d
   where (d.ends or d.rule = 'note') and a.tenant = d.tenant and a.job = d.id and a.id = d.attempt and a.part_on = d.part_on
 ), resp as (
   insert into paidonce.response (tenant, job, attempt, part_on, codec, body)
-  select tenant, id, attempt, part_on, codec, body from d where rule = 'J8'
-), c as materialized (
-  select d.*, d.open_calls - (d.ends and d.was = 'sent')::int - (select count(*) from others o where o.item = d.item) as left_open
-  from d
+  select tenant, id, attempt, part_on, ($20::text[])[item], ($21::bytea[])[item] from d where rule = 'J8'
 ), m as materialized (
-  select c.*, c.ends and c.state = 'unknown' and c.left_open = 0 as frees from c
+  select c.*, ends and state = 'unknown' and left_open = 0 as frees from (
+    select item, tenant, id, attempt, part_on, action, state, generation, of_generation, of_fence, was, n, outcome, rule, ends, known, surplus or wasted as surplus,
+      call_name, input_key, reserve, coalesce(cost, had) as costs, had, who, reason, seen_by, budgets, budget_day, events, now,
+      others_open - (select count(*) from others o where o.item = d.item) as left_open
+    from d offset 0
+  ) c
 ), up as (
   update paidonce.job b set
     open_calls = m.left_open,
@@ -83,7 +85,6 @@ with n as materialized (
     events = b.events + m.ends::int,
     updated_at = m.now
   from m where (m.ends or m.rule = 'note') and b.tenant = m.tenant and b.id = m.id
-  returning b.tenant, b.id, b.part_on, b.state, b.events, b.updated_at, m.state as was, m.rule, m.n, m.outcome, m.who, m.seen_by, m.reason, m.ends
 ), spent as materialized (
   -- What attempts under budgets of a day free and cost, on the day on which they were sent.
   select m.tenant, v.action, m.budget_day as day,
@@ -100,11 +101,10 @@ with n as materialized (
   where l.n > 0 and u.tenant = s.tenant and u.action = s.action and u.day = s.day
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
-  select tenant, id, events, part_on, updated_at, was, state, coalesce(nullif(who, ''), seen_by),
+  select tenant, id, events + 1, part_on, now, state, case when frees then 'ready' else state end, coalesce(nullif(who, ''), seen_by),
     format('%s %s, attempt %s %s', rule, case rule when 'J8' then 'answer captured' else 'definitely no answer' end, n, outcome)
       || coalesce(': ' || nullif(reason, ''), '')
-  from up where ends
+  from m where ends
 )
-select item, rule, was, case when frees then 'ready' else state end as state, surplus or wasted as surplus,
-       rule = 'same' and was_seen_by <> seen_by as known
+select item, rule, was, case when frees then 'ready' else state end as state, surplus, known
 from m
