@@ -158,16 +158,16 @@ func (c *canon) more(end byte) bool {
 
 // text reads a string and returns its canonical form, which escapes no more than it must.
 func (c *canon) text() []byte {
-	from, escaped := c.at, false
+	from, plain := c.at, true
 	for c.at++; c.in[c.at] != '"'; c.at++ {
 		if c.in[c.at] == '\\' {
-			escaped = true
 			c.at++
+			plain = plain && c.in[c.at] != 'u' && c.in[c.at] != '/' // the others are as short as can be
 		}
 	}
 	c.at++
 	raw := c.in[from:c.at]
-	if !escaped && utf8.Valid(raw) {
+	if plain && utf8.Valid(raw) {
 		return raw
 	}
 	var s string
