@@ -54,6 +54,10 @@ type worker struct {
 	renewals []float64 // how long each took, in ms
 }
 
+// lastAcks is how long a worker lives on after its report: an ack that was only just written is lost when its connection
+// ends, and the message would be left.
+const lastAcks = 300 * time.Millisecond
+
 // child is a worker's whole life.
 func child(ctx context.Context, args []string) error {
 	w := &worker{over: make(chan struct{}), calls: map[string]int{}, done: map[string]bool{}}
@@ -64,6 +68,10 @@ func child(ctx context.Context, args []string) error {
 		return fmt.Errorf("read the plan: %w", err)
 	}
 	w.answer = text(rand.New(rand.NewPCG(1, 1)), w.Size)
+	stop, err := w.profiled()
+	if err != nil {
+		return err
+	}
 	w.began = time.Now()
 	failed := make(chan error, 1)
 	go func() { failed <- systems[w.System].work(ctx, w) }()
@@ -75,7 +83,12 @@ func child(ctx context.Context, args []string) error {
 		<-w.over // it works on by itself
 	case <-w.over:
 	}
-	return json.NewEncoder(os.Stdout).Encode(w.report())
+	r := w.report()
+	time.Sleep(lastAcks)
+	if err := stop(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
 func (w *worker) report() report {

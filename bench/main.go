@@ -90,6 +90,7 @@ type options struct {
 	fsync    time.Duration // added to each
 	trip     time.Duration // added to each request to Postgres
 	check    bool
+	profile  string // folder for profiles of the workers
 }
 
 // What is measured.
@@ -125,6 +126,7 @@ func parse(mode string, args []string) (options, error) {
 	f.DurationVar(&o.fsync, "fsync", 0, "added to each fsync of Postgres")
 	f.DurationVar(&o.trip, "trip", 0, "added to each request to Postgres")
 	f.BoolVar(&o.check, "check", false, "a ratio below its floor is an error")
+	f.StringVar(&o.profile, "profile", "", "folder for profiles of the workers (go tool pprof), which cost a little themselves")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -49,7 +49,7 @@ func (b *bed) turn(ctx context.Context, o options, name string, seed uint64) (ou
 	if err != nil {
 		return outcome{}, err
 	}
-	if o.mode == modeStorm {
+	if o.mode == modeStorm && !t.sys.bare {
 		if t.sys.unique {
 			return outcome{}, fmt.Errorf("%s refuses the duplicates when they are sent", name)
 		}

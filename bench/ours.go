@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -98,10 +96,6 @@ func (c *counted) Ack(ctx context.Context, d broker.Delivery) error {
 	if err := c.Broker.Ack(ctx, d); err != nil {
 		return err
 	}
-	var m doc
-	if err := json.Unmarshal(d.Body, &m); err != nil {
-		return fmt.Errorf("read a message of our own: %w", err)
-	}
-	c.w.settled(m.JobKey().Ledger().Text, sentAt(d.Attributes[published]))
+	c.w.settled(d.Attributes[named], sentAt(d.Attributes[published]))
 	return nil
 }

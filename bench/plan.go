@@ -31,6 +31,7 @@ type plan struct {
 	Postgres string        // URL of a database of its own
 	AMQP     string        // URL of a virtual host of its own
 	Redis    string        // address of a server, for a system that needs one
+	Profile  string        // folder for the worker's profiles; "": none
 }
 
 // system is one way to do the work.
@@ -39,6 +40,7 @@ type system struct {
 	// unique: a message whose key came before is refused when it is sent, so it is never worked on.
 	unique bool
 	redis  bool // it needs one
+	bare   bool // it does no work, so there are no calls and no results to look for
 	// prepare makes the system's tables in an empty database, and returns how messages get to it.
 	prepare func(ctx context.Context, p plan) (publisher, error)
 	// work begins to work, in a process of its own, and says what it does by w.handle and w.settled.
@@ -56,6 +58,8 @@ var systems = map[string]system{
 	"watermill": watermillRouter,
 	"asynq":     asynqServer,
 	"dbos":      dbosWorkflow,
+	"ack":       ackEach,
+	"ackmany":   ackMany,
 }
 
 func systemNames() []string { return slices.Sorted(maps.Keys(systems)) }
@@ -112,6 +116,9 @@ func text(r *rand.Rand, n int) string {
 // published is the attribute with the time of sending, in Unix nanoseconds.
 const published = "published"
 
+// named is the attribute with the job's key, for counting: no system need read a message for that.
+const named = "named"
+
 // queueName is the queue in the virtual host of a turn.
 const queueName = "jobs"
 
@@ -133,7 +140,7 @@ func (a amqpPublisher) publish(ctx context.Context, ms []doc) error {
 				return err
 			}
 			all = append(all, broker.Message{Body: body, Attributes: map[string]string{
-				consumer.Attribute: action, published: strconv.FormatInt(time.Now().UnixNano(), 10)}})
+				consumer.Attribute: action, named: m.JobKey().String(), published: strconv.FormatInt(time.Now().UnixNano(), 10)}})
 		}
 		if err := a.Publish(ctx, all...); err != nil {
 			return err

@@ -46,7 +46,7 @@ func newTurn(ctx context.Context, b *bed, o options, name string, ms []doc, dist
 	defer refused(&err)
 	t = &turn{room: room{name: name}, bed: b, o: o, sys: systems[name], ms: ms}
 	t.plan = plan{System: name, Mode: o.mode, Messages: len(ms), Distinct: distinct, Handlers: o.handlers, Conns: o.conns,
-		Work: o.work, Hold: o.hold, Size: o.size, Postgres: b.postgres.URL(&t.room), AMQP: b.rabbit.VHost(&t.room), Redis: b.redis}
+		Work: o.work, Hold: o.hold, Size: o.size, Postgres: b.postgres.URL(&t.room), AMQP: b.rabbit.VHost(&t.room), Redis: b.redis, Profile: o.profile}
 	if t.sys.unique {
 		t.plan.Messages = distinct
 	}
@@ -256,6 +256,9 @@ func (t *turn) ours() float64 {
 // verify looks for the results, and for messages that were left.
 func (t *turn) verify(ctx context.Context) (err error) {
 	defer refused(&err)
+	if t.sys.bare {
+		return t.wantDuplicates()
+	}
 	want := t.plan.Distinct
 	if t.plan.Mode == modeStorm {
 		want = 0

@@ -84,7 +84,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
+	c := &Consumer{cfg: cfg, log: spare(cfg.Log.With("worker", cfg.Name)), acks: newRecent(4096), traffic: job.NewTraffic(),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), claims: make(chan struct{}, 1), hurry: make(chan struct{}),
 		asked: make(chan ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}

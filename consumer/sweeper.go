@@ -148,12 +148,14 @@ func (c *Consumer) first(why string) bool {
 // ack from any other redelivery.
 type recent struct {
 	mu   sync.Mutex
-	n    int
 	seen map[string]bool
-	ring []string
+	ring []string // in no order but that of next
+	next int      // where the oldest is, or nothing yet
 }
 
-func newRecent(n int) *recent { return &recent{n: n, seen: make(map[string]bool, n)} }
+func newRecent(n int) *recent {
+	return &recent{seen: make(map[string]bool, n), ring: make([]string, n)}
+}
 
 func (r *recent) add(id string) {
 	if id == "" {
@@ -164,12 +166,9 @@ func (r *recent) add(id string) {
 	if r.seen[id] {
 		return
 	}
-	if len(r.ring) == r.n {
-		delete(r.seen, r.ring[0])
-		r.ring = slices.Delete(r.ring, 0, 1)
-	}
-	r.ring = append(r.ring, id)
-	r.seen[id] = true
+	delete(r.seen, r.ring[r.next])
+	r.ring[r.next], r.seen[id] = id, true
+	r.next = (r.next + 1) % len(r.ring)
 }
 
 func (r *recent) has(id string) bool {

@@ -99,3 +99,104 @@ func TestHashStable(t *testing.T) {
 		t.Error("what cannot be encoded has a hash")
 	}
 }
+
+// byTree is the canonical form as the first rows were hashed by it: by way of a tree of values.
+func byTree(in any, volatile []string) ([]byte, error) {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if m, ok := v.(map[string]any); ok {
+		for _, f := range volatile {
+			delete(m, f)
+		}
+	}
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err = e.Encode(prune(v))
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
+
+func prune(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if e = prune(e); zero(e) {
+				delete(v, k)
+			} else {
+				v[k] = e
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = prune(v[i])
+		}
+	}
+	return v
+}
+
+func zero(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case json.Number:
+		return v == "0" || v == "-0"
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// FuzzCanonical: whatever a message holds, its canonical form is the one that rows were hashed by.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{message, `null`, `""`, `"a<b>\u2028\n\ud800"`, `[]`, `{}`, `[0,-0,0.0,1e3,false,null,"",[],{},{"a":0}]`, `{"a":{"b":{"c":[]}},"z":1}`,
+		`{"a":1,"a":0}`, `{"a":0,"a":1}`, `{"b":1,"\u0061":2,"a":3}`, `{"v":1,"w":{"v":1}}`, "\"\xff\"", "{\"\xff\":1,\"\\ufffd\":2}", `{"<":1,"\/":2,"é":3,"\"":4}`, "\"\u2028\x7f\"", `"\"\\\/\b\f\n\r\t\u0008\u000c\u000a\u0041"`, `{"":1," ":2}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if !json.Valid(body) {
+			return
+		}
+		var tree any
+		if err := json.Unmarshal(body, &tree); err != nil { // a number that is no float64
+			tree = nil
+		}
+		for _, in := range []any{json.RawMessage(body), tree} {
+			want, werr := byTree(in, []string{"v"})
+			got, err := canonical(in, []string{"v"})
+			if (err == nil) != (werr == nil) || werr == nil && !bytes.Equal(got, want) {
+				t.Errorf("canonical form of %q: %q, %v; by its tree %q, %v", body, got, err, want, werr)
+			}
+		}
+	})
+}
+
+// TestDeep: what nests too deep to be read has no canonical form.
+func TestDeep(t *testing.T) {
+	for _, c := range []struct {
+		depth int
+		ok    bool
+	}{{maxDepth, true}, {maxDepth + 1, false}} {
+		var v any
+		for range c.depth {
+			v = []any{v}
+		}
+		_, werr := byTree(v, nil)
+		if _, err := canonical(v, nil); (err == nil) != c.ok || (werr == nil) != c.ok {
+			t.Errorf("nested %d deep: %v, by its tree %v", c.depth, err, werr)
+		}
+	}
+}

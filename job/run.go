@@ -238,8 +238,11 @@ func (r *Run) paid(ctx context.Context, timeout time.Duration) (context.Context,
 	return ctx, func() { stop(); cancel() }
 }
 
-// look reads what is known of a call.
+// look reads what is known of a call. Of a job's first call that is nothing, and the ledger is not asked.
 func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, error) {
+	if r.untouched() {
+		return ledger.Looked{}, nil
+	}
 	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
@@ -248,6 +251,15 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 		return l, r.stick(err) // it is paid, and a worker that has the key can read it
 	}
 	return l, r.refused(err)
+}
+
+// untouched reports whether the ledger can have nothing of any call: the fence counts the job's owners, this run is
+// the first, and it has begun no attempt. Should the fence have moved on, or an answer have come all the same, the gate refuses:
+// it compares the fence, and the count of late answers with none.
+func (r *Run) untouched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cfg.Lease.Fence == 1 && r.begun == 0
 }
 
 // refused turns the ledger's refusals into this package's sticky errors.

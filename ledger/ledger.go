@@ -30,8 +30,8 @@ import (
 // Ledger is what a run needs. All methods may be called at the same time; none
 // holds a connection, a lock or a transaction after it returns.
 type Ledger interface {
-	// Claim asks to run a job. It first reads the row without locking it, so
-	// that a duplicate of a finished job writes nothing; then J1-J5 and J19c.
+	// Claim asks to run a job. It reads the row without locking it, so
+	// that a duplicate of a finished job changes no row; then J1-J5 and J19c.
 	// Busy is an answer, not an error. Of many callers with one key exactly one
 	// is told Run; a caller whose reply was lost repeats the request with the
 	// same Token and is told Run again, with the same lease. ErrClosed: the job

@@ -171,7 +171,7 @@ func (c *consumer) open(ctx context.Context, l **link) (*session, error) {
 	if err := c.b.prepare(ctx, *l); err != nil {
 		return nil, c.b.cfg.secrets.error(err)
 	}
-	s := &session{c: c, link: *l, held: map[string]*held{}, dead: make(chan struct{}), lost: make(chan struct{}, 1)}
+	s := &session{c: c, link: *l, held: map[string]*held{}, dead: make(chan struct{}), lost: make(chan struct{}, 1), writes: make(chan writing)}
 	err := s.link.do(ctx, callLimit, func() (err error) {
 		if s.ch, err = s.link.conn.Channel(); err != nil {
 			return err
@@ -188,6 +188,7 @@ func (c *consumer) open(ctx context.Context, l **link) (*session, error) {
 		st.consumerUp, st.prepared, st.Version = true, true, s.link.version
 		s.generation = st.Generation
 	})
+	go s.write()
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,28 +29,46 @@ func TestTakeAfterClose(t *testing.T) {
 	}
 }
 
-// A write that the driver does not finish ends with its caller's context.
+// A write that the driver does not finish ends with its caller's context, and so does one that waits behind it. Both are
+// on their way all the same, one after the other.
 func TestWriteIsBoundedByContext(t *testing.T) {
-	block := make(chan struct{})
-	defer close(block)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	h := &held{session: &session{dead: make(chan struct{})}}
-	told := make(chan error, 1)
-	go func() { told <- h.tell(ctx, func() error { <-block; return nil }) }()
-	select {
-	case err := <-told:
-		if !errors.Is(err, broker.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		var written []string
+		s := &session{dead: make(chan struct{}), writes: make(chan writing)}
+		go s.write()
+		told := make(chan error)
+		for _, name := range []string{"first", "second"} {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				told <- (&held{session: s}).tell(ctx, func() error {
+					<-block
+					written = append(written, name)
+					return nil
+				})
+			}()
+			synctest.Wait()
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("hangs")
-	}
-	dead := &held{session: &session{dead: make(chan struct{})}}
-	close(dead.session.dead)
-	if err := dead.tell(t.Context(), func() error { <-block; return nil }); !errors.Is(err, broker.ErrNotHeld) {
-		t.Errorf("on a session that ended: %v", err)
-	}
+		for range 2 {
+			if err := <-told; !errors.Is(err, broker.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		}
+		close(block)
+		synctest.Wait()
+		if !slices.Equal(written, []string{"first", "second"}) {
+			t.Errorf("written: %v", written)
+		}
+		if err := (&held{session: s}).tell(t.Context(), func() error { return errors.New("closed") }); !errors.Is(err, broker.ErrNotHeld) {
+			t.Errorf("on a channel that is closed: %v", err)
+		}
+		close(s.dead)
+		synctest.Wait()
+		if err := (&held{session: s}).tell(t.Context(), func() error { return nil }); !errors.Is(err, broker.ErrNotHeld) {
+			t.Errorf("on a session that ended: %v", err)
+		}
+	})
 }
 
 // One connection that is made ends the other one's long pause, but not the shortest

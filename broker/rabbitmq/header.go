@@ -53,12 +53,17 @@ func sendersHeaders(t amqp.Table) amqp.Table {
 // attribute can be, are left out.
 func attributes(t amqp.Table) map[string]string {
 	var as map[string]string
-	for name, v := range sendersHeaders(t) {
+	for name, v := range t {
+		if brokers(name) {
+			continue
+		}
 		var text string
 		switch v := v.(type) {
 		case amqp.Table, []any:
 			continue
 		case nil:
+		case string:
+			text = v
 		case []byte:
 			text = string(v)
 		case time.Time:
@@ -67,7 +72,7 @@ func attributes(t amqp.Table) map[string]string {
 			text = fmt.Sprint(v)
 		}
 		if as == nil {
-			as = map[string]string{}
+			as = make(map[string]string, len(t))
 		}
 		as[name] = text
 	}
@@ -94,14 +99,14 @@ func receives(d amqp.Delivery) int {
 // message is what a delivery carries of its sender.
 func message(d amqp.Delivery) broker.Message {
 	m := broker.Message{ID: d.MessageId, Body: d.Body, Attributes: attributes(d.Headers)}
-	for name, v := range map[string]string{broker.ReplyTo: d.ReplyTo, broker.CorrelationID: d.CorrelationId} {
-		if v == "" {
+	for _, a := range [...]struct{ name, text string }{{broker.ReplyTo, d.ReplyTo}, {broker.CorrelationID, d.CorrelationId}} {
+		if a.text == "" {
 			continue
 		}
 		if m.Attributes == nil {
 			m.Attributes = map[string]string{}
 		}
-		m.Attributes[name] = v
+		m.Attributes[a.name] = a.text
 	}
 	return m
 }

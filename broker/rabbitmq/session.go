@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type session struct {
 	lost       chan struct{} // a pump ended without our asking
 	dead       chan struct{} // closed at the end
 	delivered  atomic.Bool
+	writes     chan writing // what settles deliveries, for write
 
 	sub    *subscription    // nil while nobody wants anything; written by supervise, under c.mu
 	serial int              // of subscriptions
@@ -203,10 +205,37 @@ func (s *session) pump(sub *subscription, ds <-chan amqp.Delivery) {
 	}
 }
 
+// writing is one thing to tell the broker of a delivery.
+type writing struct {
+	do   func() error
+	done chan<- error // has room
+}
+
+// write tells the broker what settles deliveries, one after the other, until the session's end: the driver writes one frame
+// at a time, so callers would only wait for each other in it, and for as long as a write takes.
+func (s *session) write() {
+	for {
+		select {
+		case w := <-s.writes:
+			w.done <- w.do()
+		case <-s.dead:
+			return
+		}
+	}
+}
+
+// queue hands w to write, unless the session ends before.
+func (s *session) queue(w writing) {
+	select {
+	case s.writes <- w:
+	case <-s.dead:
+	}
+}
+
 func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	c := s.c
 	h := &held{session: s, sub: sub, d: d, arrived: time.Now(),
-		receipt: fmt.Sprintf("%s-%d-%d", c.id, s.generation, d.DeliveryTag)}
+		receipt: c.id + "-" + strconv.FormatInt(s.generation, 10) + "-" + strconv.FormatUint(d.DeliveryTag, 10)}
 	s.delivered.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +245,9 @@ func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	sub.out++
 	s.held[h.receipt] = h
 	c.buffer = append(c.buffer, h)
-	c.broadcast()
+	if c.waiting > 0 {
+		c.broadcast()
+	}
 }
 
 // unsubscribe ends the subscription and returns when everything that the broker had

@@ -214,7 +214,18 @@ func (h *held) ack(ctx context.Context) error {
 // for as long as a write takes.
 func (h *held) tell(ctx context.Context, write func() error) error {
 	written := make(chan error, 1)
-	go func() { written <- write() }()
+	w := writing{write, written}
+	late := func() error {
+		return fmt.Errorf("not written in time: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+	}
+	select {
+	case h.session.writes <- w:
+	case <-h.session.dead:
+		return broker.ErrNotHeld
+	case <-ctx.Done():
+		go h.session.queue(w) // it is on its way all the same
+		return late()
+	}
 	select {
 	case err := <-written:
 		if err != nil { // the channel is gone, and what it held with it
@@ -224,6 +235,6 @@ func (h *held) tell(ctx context.Context, write func() error) error {
 	case <-h.session.dead:
 		return broker.ErrNotHeld
 	case <-ctx.Done():
-		return fmt.Errorf("not written in time: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
+		return late()
 	}
 }

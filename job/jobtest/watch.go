@@ -32,6 +32,7 @@ func (w *world) watch(n *mortal.Node, op mortal.Op, after bool) (lost bool) {
 	case ledger.CallRef:
 		w.looked(ask{op.Fence, op.Key, arg}, after)
 	case ledger.Attempt:
+		w.unlooked(ask{op.Fence, op.Key, arg.Call})
 		w.gated(op, arg, after)
 		w.pass(n, Point{Op: Send, After: after, Job: w.jobs[op.Key], Call: arg.Call.Name})
 	case mortal.Settling:
@@ -81,6 +82,13 @@ func (w *world) settling(n *mortal.Node, s mortal.Settling, err error, after boo
 		g.settled = true
 	}
 	w.pass(n, Point{Op: Settle, After: after, Job: g.job, Call: g.Call.Name})
+}
+
+// unlooked notes that a run asks for a call when it did not look: the first call of a job's first run does not.
+func (w *world) unlooked(a ask) {
+	if w.asked[a] == 0 {
+		w.asked[a] = 1
+	}
 }
 
 // looked notes that a run asks for a call. One that asks again for what it has been refused runs a loop of its own.

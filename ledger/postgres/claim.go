@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -57,34 +58,71 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	return l.keepInput(ctx, &r, c)
 }
 
-// claim asks in the order of what is most likely and cheapest: a read, which ends
-// duplicates; an insert, for keys not seen; a read again, for those who lost the
-// race; and the locked update for a row that is there and may be had.
+// claim asks in the order of what is most likely and cheapest: a read, which ends duplicates, and an insert, for keys
+// not seen, in whichever order is likely to need one of them alone; and the locked update for a row that is there and may
+// be had. Who lost the race of an insert reads again.
 func (l *Ledger) claim(ctx context.Context, r *ledger.Request) (ledger.Claimed, error) {
+	if l.keys.likelyNew(r) {
+		// Of a job that has ended it does not matter that the asker's epoch is closed: the read tells.
+		if c, err := l.begin(ctx, r); err != ledger.ErrNotFound && err != ledger.ErrClosed {
+			return c, err
+		}
+	}
 	asked := time.Now()
 	seen, err := l.reads.do(ctx, r)
 	if err == ledger.ErrNotFound {
-		ins, ierr := l.inserts.do(ctx, r)
-		switch {
-		case ierr == ledger.ErrNotFound: // somebody was first
-		case ierr != nil:
-			return ledger.Claimed{}, ierr
-		case ins.ID == nil:
-			return ledger.Claimed{}, ledger.ErrClosed
-		default:
-			made := claimRow{ID: *ins.ID, Fence: 1, Runs: 1, Generation: 1, Carrier: carrier(r), RunLeft: r.MaxRun}
-			return made.running(r.Key, asked), nil
+		c, ierr := l.begin(ctx, r)
+		if ierr != ledger.ErrNotFound {
+			return c, ierr
 		}
 		asked = time.Now()
-		seen, err = l.reads.do(ctx, r)
+		seen, err = l.reads.do(ctx, r) // somebody was first
 	}
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
+	l.keys.saw(false)
 	if !seen.takeable(r) {
 		return seen.answer(r, asked), nil
 	}
 	return l.take(ctx, r, &seen.claimRow)
+}
+
+// begin makes the row of a key that nobody has seen. ErrNotFound: somebody was first.
+func (l *Ledger) begin(ctx context.Context, r *ledger.Request) (ledger.Claimed, error) {
+	asked := time.Now()
+	ins, err := l.inserts.do(ctx, r)
+	switch {
+	case err != nil:
+		return ledger.Claimed{}, err
+	case ins.ID == nil:
+		return ledger.Claimed{}, ledger.ErrClosed
+	}
+	l.keys.saw(true)
+	made := claimRow{ID: *ins.ID, Fence: 1, Runs: 1, Generation: 1, Carrier: carrier(r), RunLeft: r.MaxRun}
+	return made.running(r.Key, asked), nil
+}
+
+// habit tells from the last keys whether the next is likely to be new.
+type habit struct {
+	news atomic.Int64 // how many more of them were new than not, within habitSpan of zero
+}
+
+const habitSpan = 16
+
+func (h *habit) saw(isNew bool) {
+	switch n := h.news.Load(); { // a lost change matters to nobody
+	case isNew && n < habitSpan:
+		h.news.Add(1)
+	case !isNew && n > -habitSpan:
+		h.news.Add(-1)
+	}
+}
+
+// likelyNew reports whether an insert is worth trying first. It is not for what was handed out before, or has a row
+// for certain, nor while as many keys are known as new: a duplicate should write nothing.
+func (h *habit) likelyNew(r *ledger.Request) bool {
+	return r.Receives < 2 && r.Carrier == ledger.CarriedByBroker && h.news.Load() > habitSpan/2
 }
 
 // take asks for a row that is there, and was seen as seen. It is rare, and for one.

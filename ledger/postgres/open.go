@@ -35,6 +35,7 @@ type Options struct {
 type Ledger struct {
 	pool  *pgxpool.Pool
 	lanes *lanes
+	keys  habit
 
 	reads   *group[ledger.Request, readRow]
 	inserts *group[ledger.Request, insertedRow]
