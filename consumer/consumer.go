@@ -88,7 +88,7 @@ func New(cfg Config) (*Consumer, error) {
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), claims: make(chan struct{}, 1), hurry: make(chan struct{}),
 		asked: make(chan ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
-	c.store = timed{cfg.Store, c.trace}
+	c.store = &timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil
 }
