@@ -205,7 +205,9 @@ func (s *session) pump(sub *subscription, ds <-chan amqp.Delivery) {
 
 func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	c := s.c
-	h := &held{session: s, sub: sub, d: d, arrived: time.Now(),
+	headers := listed(d.Headers)
+	d.Headers = nil
+	h := &held{session: s, sub: sub, d: d, headers: headers, arrived: time.Now(),
 		receipt: fmt.Sprintf("%s-%d-%d", c.id, s.generation, d.DeliveryTag)}
 	s.delivered.Store(true)
 	c.mu.Lock()
