@@ -56,7 +56,7 @@ type Consumer struct {
 	unheard []ledger.Stored            // jobs that the ledger carries, of such claims
 	said    map[string]bool            // what is logged once
 
-	asked      chan ledger.Stored     // steps of results that were committed here
+	asked      chan *ledger.Stored    // steps of results that were committed here
 	outbox     chan []ledger.Outgoing // messages of such results, each of one
 	unread     int                    // the sweeper's own: listed jobs that it could not read the last time
 	wake       chan struct{}          // the keeper has something new to keep
@@ -84,11 +84,11 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, log: spare(cfg.Log.With("worker", cfg.Name)), acks: newRecent(4096), traffic: job.NewTraffic(),
+	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), claims: make(chan struct{}, 1), hurry: make(chan struct{}),
-		asked: make(chan ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
+		asked: make(chan *ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
-	c.store = timed{cfg.Store, c.trace}
+	c.store = &timed{cfg.Store, c.trace}
 	c.slots = newSlots(cfg.Workers)
 	return c, nil
 }

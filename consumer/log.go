@@ -6,34 +6,47 @@ import (
 	"slices"
 )
 
-// sparing is a log handler that prepares the attributes of a logger when a line is written, and not when the logger is
-// made: every delivery has loggers of its own, and most of them write nothing.
-type sparing struct {
-	to    slog.Handler
-	attrs []slog.Attr // that to has not been given
+// subject is the handler of the log for what is said of one delivery or job: it adds what that is called. With of slog
+// would keep it as text, for each of the thousands that wait; here it is made when something is said.
+type subject struct {
+	slog.Handler        // the consumer's
+	id           string // of the message; "": there is none
+	job, key     string // "": not known yet
+	run          int    // 0: none
+	fence        int64  // of the run
 }
 
-func spare(l *slog.Logger) *slog.Logger { return slog.New(sparing{to: l.Handler()}) }
+// logger says of w what it is called, with the number and the fence of its run if it has one.
+func (c *Consumer) logger(w *work, job string, run int, fence int64) *slog.Logger {
+	s := &subject{Handler: c.log.Handler(), job: job, key: w.request.Key.Text, run: run, fence: fence}
+	if w.held != nil {
+		s.id = w.held.delivery().ID
+	}
+	return slog.New(s)
+}
 
-// Enabled implements slog.Handler.
-func (h sparing) Enabled(ctx context.Context, level slog.Level) bool { return h.to.Enabled(ctx, level) }
+func (s *subject) attrs() []slog.Attr {
+	as := []slog.Attr{slog.String("message_id", s.id)}
+	if s.key != "" {
+		as = append(as, slog.String("job", s.job), slog.String("key", s.key))
+	}
+	if s.run > 0 {
+		as = append(as, slog.Int("run", s.run), slog.Int64("fence", s.fence))
+	}
+	return as
+}
 
 // Handle implements slog.Handler.
-func (h sparing) Handle(ctx context.Context, r slog.Record) error { return h.prepared().Handle(ctx, r) }
+func (s *subject) Handle(ctx context.Context, r slog.Record) error {
+	return s.Handler.WithAttrs(s.attrs()).Handle(ctx, r)
+}
 
 // WithAttrs implements slog.Handler.
-func (h sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return sparing{h.to, append(slices.Clip(h.attrs), attrs...)}
+func (s *subject) WithAttrs(more []slog.Attr) slog.Handler {
+	return s.Handler.WithAttrs(slices.Concat(s.attrs(), more))
 }
 
 // WithGroup implements slog.Handler.
-func (h sparing) WithGroup(name string) slog.Handler {
-	return sparing{to: h.prepared().WithGroup(name)}
-}
-
-func (h sparing) prepared() slog.Handler {
-	if len(h.attrs) == 0 {
-		return h.to
-	}
-	return h.to.WithAttrs(h.attrs)
+func (s *subject) WithGroup(name string) slog.Handler {
+	return s.Handler.WithAttrs(s.attrs()).WithGroup(name)
 }

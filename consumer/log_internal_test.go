@@ -2,55 +2,48 @@ package consumer
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"testing"
-	"testing/slogtest"
 
-	"encoding/json"
+	"github.com/paidonce/paidonce/broker"
+	"github.com/paidonce/paidonce/ledger"
 )
 
-// preparing counts how often attributes are prepared.
-type preparing struct {
-	slog.Handler
-	n *int
-}
-
-func (p preparing) WithAttrs(as []slog.Attr) slog.Handler {
-	*p.n++
-	return preparing{p.Handler.WithAttrs(as), p.n}
-}
-
-// TestSparing: loggers that write nothing prepare nothing, and what is written is as without.
-func TestSparing(t *testing.T) {
-	var n int
-	var b bytes.Buffer
-	l := spare(slog.New(preparing{slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: slog.LevelWarn}), &n}))
-	first := l.With("job", "a")
-	second := first.With("key", "k")
-	other := first.With("key", "o")
-	second.InfoContext(context.Background(), "not written")
-	if n != 0 {
-		t.Errorf("attributes were prepared %d times for nothing", n)
-	}
-	other.Warn("written")
-	var line map[string]any
-	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["job"] != "a" || line["key"] != "o" || n != 1 {
-		t.Errorf("%s, %v, after %d preparations", b.String(), err, n)
-	}
-}
-
-// TestSparingRules: it is a handler as all are.
-func TestSparingRules(t *testing.T) {
-	var b bytes.Buffer
-	slogtest.Run(t, func(*testing.T) slog.Handler {
-		b.Reset()
-		return spare(slog.New(slog.NewJSONHandler(&b, nil))).Handler()
-	}, func(t *testing.T) map[string]any {
-		var line map[string]any
-		if err := json.Unmarshal(b.Bytes(), &line); err != nil {
-			t.Fatal(err)
+// What is said of a delivery reads as if its names had been given to With.
+func TestSubject(t *testing.T) {
+	named := &work{held: &held{d: broker.Delivery{Message: broker.Message{ID: "m1"}}}, request: ledger.Request{Key: ledger.Key{Tenant: "acme", Text: "acme:a:1"}}}
+	for _, c := range []struct {
+		what  string
+		w     *work
+		run   int
+		fence int64
+		with  []any
+	}{
+		{"a message that is not read", &work{held: named.held}, 0, 0, []any{"message_id", "m1"}},
+		{"a job", named, 0, 0, []any{"message_id", "m1", "job", "a", "key", "acme:a:1"}},
+		{"a run", named, 2, 3, []any{"message_id", "m1", "job", "a", "key", "acme:a:1", "run", 2, "fence", 3}},
+		{"a job that the ledger carries", &work{request: named.request}, 0, 0, []any{"message_id", "", "job", "a", "key", "acme:a:1"}},
+	} {
+		var got, want bytes.Buffer
+		log := func(to *bytes.Buffer) *slog.Logger {
+			return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})).With("worker", "w")
 		}
-		return line
-	})
+		said := func(l *slog.Logger) {
+			l.Info("plain", "more", 1)
+			l.With("more", 1).Info("with")
+			l.WithGroup("group").Info("grouped", "more", 1)
+			l.Debug("not said")
+		}
+		consumer := &Consumer{log: log(&got)}
+		said(consumer.logger(c.w, "a", c.run, c.fence))
+		said(log(&want).With(c.with...))
+		if got.String() != want.String() {
+			t.Errorf("%s:\n%swant\n%s", c.what, got.String(), want.String())
+		}
+	}
 }

@@ -37,14 +37,13 @@ func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
 func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
-	log := c.log.With("message_id", d.ID)
-	c.named(w, w.job, log)
+	c.named(w, w.job, c.logger(w, w.job, 0, 0))
 	w.reply = addressOf(d.Attributes)
 	m, err := c.cfg.decode(ctx, d.Message)
 	if w.reply.to == "" {
 		w.reply = addressOf(m.attributes) // of what was wrapped
 	}
-	c.named(w, cmp.Or(m.job, w.job), log)
+	c.named(w, cmp.Or(m.job, w.job), w.log)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
@@ -55,9 +54,9 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 		c.deadLetter(ctx, w, err.Error())
 		return false
 	}
-	c.named(w, m.job, log.With("job", m.job, "key", m.in.Key.String()))
 	w.request = ledger.Request{
 		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
+	c.named(w, m.job, c.logger(w, m.job, 0, 0))
 	return true
 }
 
@@ -66,7 +65,9 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	w := c.begin(nil)
 	defer c.end(w)
 	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
-	c.named(w, s.Action, c.log.With("job", s.Action, "key", s.Key.Text, "message_id", ""))
+	w.request = ledger.Request{
+		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
+	c.named(w, s.Action, c.logger(w, s.Action, 0, 0))
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(ctx, paid, w, v)
@@ -75,8 +76,6 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	if w.undecodable = s.Fault; s.Fault == nil {
 		w.in, w.undecodable = h.Decode(s.Input)
 	}
-	w.request = ledger.Request{
-		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
 	c.process(ctx, paid, w)
 }
 
@@ -103,13 +102,12 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 // process deals with a job until its delivery is settled: in one turn, and one more after
 // each wait that is short enough to be spent here.
 func (c *Consumer) process(ctx, paid context.Context, w *work) {
-	log := w.log
 	for {
 		again := c.turn(ctx, paid, w)
 		if again == nil || !c.wait(ctx, w, *again) {
 			return
 		}
-		c.named(w, w.job, log)
+		c.named(w, w.job, c.logger(w, w.job, 0, 0))
 	}
 }
 
@@ -121,7 +119,8 @@ func (c *Consumer) turn(ctx, paid context.Context, w *work) *later {
 		return nil
 	}
 	if claimed.Verdict == ledger.Run {
-		c.owns(w, &claimed.Lease, func(error) {}) // whatever happens from here, the run ends on record
+		lease := claimed.Lease            // alone, and not what it came with
+		c.owns(w, &lease, func(error) {}) // whatever happens from here, the run ends on record
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
 	if claimed.Verdict == ledger.Run {
@@ -188,7 +187,7 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 // claim asks for the job until the ledger answers; a delivery that the drain
 // finds unclaimed is given back.
 func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) {
-	h, r := w.handler, w.request
+	h, r := w.handler, &w.request
 	limits := h.Limits()
 	r.Action, r.Budget, r.MaxCalls, r.Lifetime = h.Name(), limits.USD, limits.Calls, limits.Lifetime
 	var asked bool // with this token, by this delivery or an earlier one
@@ -206,7 +205,7 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		cctx, cancel := settling(ctx)
 		defer cancel()
 		r.Worker, asked = *c.worker.Load(), true
-		got, err := c.store.Claim(cctx, r)
+		got, err := c.store.Claim(cctx, *r)
 		switch {
 		case errors.Is(err, ledger.ErrClosed):
 			c.renewSoon()

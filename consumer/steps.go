@@ -11,7 +11,7 @@ import (
 func (c *Consumer) follow(steps []ledger.StepAsk) {
 	for _, s := range steps {
 		select {
-		case c.asked <- ledger.Stored{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin}:
+		case c.asked <- &ledger.Stored{Key: s.Key, Action: s.Action, InputHash: s.InputHash, Input: s.Input, Origin: s.Origin}:
 		default:
 			return
 		}
@@ -30,7 +30,7 @@ func (c *Consumer) steps(ctx, paid context.Context) {
 			if !ok || c.slots.retake(ctx) != nil {
 				continue // the sweep of a worker that can run it has it
 			}
-			c.runs.Go(func() { c.revive(ctx, paid, s, h) })
+			c.runs.Go(func() { c.revive(ctx, paid, *s, h) })
 		}
 	}
 }

@@ -182,60 +182,61 @@ func (t *tracer) ledger(op string, took time.Duration, err error) {
 	}
 }
 
-// timed is a store that tells the trace how long the verbs of a run take.
+// timed is a store that tells the trace how long the verbs of a run take. It is used by pointer: the stack of a call
+// that waits holds the large arguments of a verb once less.
 type timed struct {
 	ledger.Store
 	trace *tracer
 }
 
-func (s timed) took(op string, since time.Time, err *error) {
+func (s *timed) took(op string, since time.Time, err *error) {
 	s.trace.ledger(op, time.Since(since), *err)
 }
 
 // Claim is timed.
-func (s timed) Claim(ctx context.Context, r ledger.Request) (c ledger.Claimed, err error) {
+func (s *timed) Claim(ctx context.Context, r ledger.Request) (c ledger.Claimed, err error) {
 	defer s.took("claim", time.Now(), &err)
 	return s.Store.Claim(ctx, r)
 }
 
 // Look is timed.
-func (s timed) Look(ctx context.Context, l ledger.Lease, c ledger.CallRef) (k ledger.Looked, err error) {
+func (s *timed) Look(ctx context.Context, l ledger.Lease, c ledger.CallRef) (k ledger.Looked, err error) {
 	defer s.took("look", time.Now(), &err)
 	return s.Store.Look(ctx, l, c)
 }
 
 // Send is timed.
-func (s timed) Send(ctx context.Context, l ledger.Lease, a ledger.Attempt) (err error) {
+func (s *timed) Send(ctx context.Context, l ledger.Lease, a ledger.Attempt) (err error) {
 	defer s.took("send", time.Now(), &err)
 	return s.Store.Send(ctx, l, a)
 }
 
 // Settle is timed.
-func (s timed) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (d ledger.Settled, err error) {
+func (s *timed) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evidence) (d ledger.Settled, err error) {
 	defer s.took("settle", time.Now(), &err)
 	return s.Store.Settle(ctx, id, e)
 }
 
 // Complete is timed.
-func (s timed) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) (err error) {
+func (s *timed) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) (err error) {
 	defer s.took("complete", time.Now(), &err)
 	return s.Store.Complete(ctx, l, r)
 }
 
 // Apply is timed.
-func (s timed) Apply(ctx context.Context, l ledger.Lease, attempt ledger.ID, work ledger.Hook) (err error) {
+func (s *timed) Apply(ctx context.Context, l ledger.Lease, attempt ledger.ID, work ledger.Hook) (err error) {
 	defer s.took("apply", time.Now(), &err)
 	return s.Store.Apply(ctx, l, attempt, work)
 }
 
 // Release is timed.
-func (s timed) Release(ctx context.Context, l ledger.Lease, o ledger.Outcome) (r ledger.Released, err error) {
+func (s *timed) Release(ctx context.Context, l ledger.Lease, o ledger.Outcome) (r ledger.Released, err error) {
 	defer s.took("release", time.Now(), &err)
 	return s.Store.Release(ctx, l, o)
 }
 
 // Renew is timed.
-func (s timed) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duration) (r ledger.Renewed, err error) {
+func (s *timed) Renew(ctx context.Context, id ledger.WorkerID, ttl time.Duration) (r ledger.Renewed, err error) {
 	defer s.took("renew", time.Now(), &err)
 	return s.Store.Renew(ctx, id, ttl)
 }

@@ -86,9 +86,9 @@ func decided(err error) bool {
 func (r *Run) disuse(ref ledger.CallRef, fl *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.flights[ref] == fl {
+	if r.flight(ref) == fl {
 		r.used = slices.DeleteFunc(r.used, func(id ledger.ID) bool { return id == fl.from })
-		delete(r.flights, ref)
+		r.land(fl)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,10 +31,16 @@ type Run struct {
 	ended    bool // the result was taken: nothing can be added to it
 	unsent   []ledger.AttemptID
 	sticky   error
-	flights  map[ledger.CallRef]*flight
-	open     map[ledger.ID]Policy // attempts without a definite end, under their calls' policies
-	begun    int                  // attempts
-	sent     int                  // of these, those that passed the gate
+	flights  []*flight     // one for each call; few, so that a map would be most of what a waiting run takes
+	open     []openAttempt // without a definite end
+	begun    int           // attempts
+	sent     int           // of these, those that passed the gate
+}
+
+// openAttempt may be on record as open, under its call's policy.
+type openAttempt struct {
+	id     ledger.ID
+	policy Policy
 }
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
@@ -115,7 +122,7 @@ func NewRun(cfg RunConfig) *Run {
 	if cfg.Saw == nil {
 		cfg.Saw = func(Seen) {}
 	}
-	return &Run{cfg: cfg, flights: make(map[ledger.CallRef]*flight), open: make(map[ledger.ID]Policy)}
+	return &Run{cfg: cfg}
 }
 
 // Key is the job's key.
@@ -170,7 +177,7 @@ func (r *Run) stick(err error) error {
 func (r *Run) use(ref ledger.CallRef, id ledger.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if fl := r.flights[ref]; fl != nil {
+	if fl := r.flight(ref); fl != nil {
 		fl.from = id
 	}
 	r.used = append(r.used, id)
@@ -180,7 +187,7 @@ func (r *Run) use(ref ledger.CallRef, id ledger.ID) {
 func (r *Run) began(id ledger.ID, p Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open[id] = p
+	r.open = append(r.open, openAttempt{id, p})
 	r.begun++
 }
 
@@ -210,7 +217,7 @@ func (r *Run) MayWaste() bool {
 func (r *Run) over(id ledger.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.open, id)
+	r.open = slices.DeleteFunc(r.open, func(o openAttempt) bool { return o.id == id })
 }
 
 // replays is how many replays every call with an open attempt allows: a replay closes
@@ -219,8 +226,8 @@ func (r *Run) replays() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	least := math.MaxInt
-	for _, p := range r.open {
-		least = min(least, p.Replays())
+	for _, o := range r.open {
+		least = min(least, o.policy.Replays())
 	}
 	return least
 }
@@ -233,9 +240,21 @@ func (r *Run) settling(ctx context.Context) (context.Context, context.CancelFunc
 // paid is the context of one paid call: it outlives ctx and the lease, and ends
 // with the route's timeout or the worker's drain time.
 func (r *Run) paid(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	stop := context.AfterFunc(r.cfg.Paid, cancel)
-	return ctx, func() { stop(); cancel() }
+	return context.WithTimeout(&paidContext{r.cfg.Paid, context.WithoutCancel(ctx)}, timeout)
+}
+
+// paidContext ends with the worker's drain time, and has the values of another.
+type paidContext struct {
+	context.Context
+	values context.Context // ended by nothing
+}
+
+// Value implements context.Context.
+func (p *paidContext) Value(key any) any {
+	if v := p.values.Value(key); v != nil {
+		return v
+	}
+	return p.Context.Value(key)
 }
 
 // look reads what is known of a call. Of a job's first call that is nothing, and the ledger is not asked.

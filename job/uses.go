@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -157,6 +158,7 @@ func (i CallInfo) check() error {
 // flight is a call under way, so that goroutines of one run that ask for the same
 // call share one request.
 type flight struct {
+	ref  ledger.CallRef
 	done chan struct{}
 	v    any
 	err  error
@@ -167,12 +169,12 @@ type flight struct {
 // the rest of the run; after an error the next caller tries again.
 func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error)) (*flight, error) {
 	r.mu.Lock()
-	fl, ok := r.flights[ref]
-	if !ok {
-		fl = &flight{done: make(chan struct{})}
-		r.flights[ref] = fl
+	fl := r.flight(ref)
+	if fl == nil {
+		fl = &flight{ref: ref, done: make(chan struct{})}
+		r.flights = append(r.flights, fl)
 		r.mu.Unlock()
-		r.fly(ref, fl, f)
+		r.fly(fl, f)
 		return fl, fl.err
 	}
 	r.mu.Unlock()
@@ -184,14 +186,29 @@ func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error
 	}
 }
 
+// flight is the one of a call, nil: there is none. The lock is held.
+func (r *Run) flight(ref ledger.CallRef) *flight {
+	for _, fl := range r.flights {
+		if fl.ref == ref {
+			return fl
+		}
+	}
+	return nil
+}
+
+// land lets the next caller try again. The lock is held.
+func (r *Run) land(fl *flight) {
+	r.flights = slices.DeleteFunc(r.flights, func(o *flight) bool { return o == fl })
+}
+
 var errRoutePanic = errors.New("PO316 the route of the call panicked")
 
-func (r *Run) fly(ref ledger.CallRef, fl *flight, f func() (any, error)) {
+func (r *Run) fly(fl *flight, f func() (any, error)) {
 	fl.err = errRoutePanic // what the others see when f panics
 	defer func() {
 		if fl.err != nil {
 			r.mu.Lock()
-			delete(r.flights, ref)
+			r.land(fl)
 			r.mu.Unlock()
 		}
 		close(fl.done)

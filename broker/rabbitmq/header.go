@@ -49,6 +49,28 @@ func sendersHeaders(t amqp.Table) amqp.Table {
 	return own
 }
 
+// entry is one header of a table. What is held keeps a list of them: a table of two takes four times as much.
+type entry struct {
+	name  string
+	value any
+}
+
+func listed(t amqp.Table) []entry {
+	hs := make([]entry, 0, len(t))
+	for name, v := range t {
+		hs = append(hs, entry{name, v})
+	}
+	return hs
+}
+
+func tabled(hs []entry) amqp.Table {
+	t := make(amqp.Table, len(hs))
+	for _, h := range hs {
+		t[h.name] = h.value
+	}
+	return t
+}
+
 // attributes are the sender's headers as text. Nested tables and lists, which no
 // attribute can be, are left out.
 func attributes(t amqp.Table) map[string]string {

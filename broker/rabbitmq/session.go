@@ -234,7 +234,9 @@ func (s *session) queue(w writing) {
 
 func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	c := s.c
-	h := &held{session: s, sub: sub, d: d, arrived: time.Now(),
+	headers := listed(d.Headers)
+	d.Headers = nil
+	h := &held{session: s, sub: sub, d: d, headers: headers, arrived: time.Now(),
 		receipt: c.id + "-" + strconv.FormatInt(s.generation, 10) + "-" + strconv.FormatUint(d.DeliveryTag, 10)}
 	s.delivered.Store(true)
 	c.mu.Lock()

@@ -15,7 +15,8 @@ import (
 type held struct {
 	session *session
 	sub     *subscription
-	d       amqp.Delivery
+	d       amqp.Delivery // without its headers
+	headers []entry
 	receipt string
 	arrived time.Time
 	state   holding // under c.mu
@@ -35,8 +36,16 @@ func (s *settings) budget() time.Duration { return s.AckTimeout / 5 * 4 }
 
 func (h *held) deadline() time.Time { return h.arrived.Add(h.session.c.b.cfg.budget()) }
 
+// whole is the delivery as it came.
+func (h *held) whole() amqp.Delivery {
+	d := h.d
+	d.Headers = tabled(h.headers)
+	return d
+}
+
 func (h *held) delivery() broker.Delivery {
-	return broker.Delivery{Message: message(h.d), Receipt: h.receipt, Receives: receives(h.d), Deadline: h.deadline()}
+	d := h.whole()
+	return broker.Delivery{Message: message(d), Receipt: h.receipt, Receives: receives(d), Deadline: h.deadline()}
 }
 
 // forget ends the hold. The lock is held.
@@ -83,7 +92,7 @@ func (b *Broker) Nack(ctx context.Context, d broker.Delivery, delay time.Duratio
 func (b *Broker) DeadLetter(ctx context.Context, d broker.Delivery, reason string) error {
 	return b.settle(ctx, "dead-letter", d, func(h *held) error {
 		return b.move(ctx, h, b.cfg.DeadLetter, amqp.Table{
-			headerReceives: int64(receives(h.d)),
+			headerReceives: int64(receives(h.whole())),
 			headerReason:   reason[:min(len(reason), maxReason)],
 			headerDeadAt:   time.Now().UnixMilli(),
 		})
@@ -189,7 +198,7 @@ func (e *untold) Unwrap() error { return e.error }
 
 // move stores a copy of h in a queue and then acknowledges h.
 func (b *Broker) move(ctx context.Context, h *held, queue string, own amqp.Table) error {
-	p, err := copyOf(h.d, own)
+	p, err := copyOf(h.whole(), own)
 	if err == nil {
 		err = b.publisher.publish(ctx, queue, p)
 	}

@@ -54,6 +54,8 @@ type item[A, R any] struct {
 	ctx  context.Context
 	ask  *A
 	done chan struct{} // closed once the rest is there
+	left atomic.Bool   // its caller has gone, and nobody was told yet
+	with atomic.Pointer[crowd]
 
 	row      *R
 	err      error
@@ -83,6 +85,8 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 	select {
 	case <-it.done:
 	case <-ctx.Done():
+		it.left.Store(true)
+		it.leave()
 		return nil, context.Cause(ctx)
 	}
 	switch {
@@ -189,25 +193,31 @@ func (it *item[A, R]) fail(err error) {
 	close(it.done)
 }
 
+// crowd are the callers who wait for a batch.
+type crowd struct {
+	waiting atomic.Int64
+	cancel  context.CancelFunc
+}
+
 // together is the context of a batch. It ends when nobody is left who waits for it, so that
-// a server that does not answer holds no lane longer than its callers have patience.
+// a server that does not answer holds no lane longer than its callers have patience. Callers say
+// themselves that they leave: a context that is watched keeps memory for it, as long as it lives.
 func together[A, R any](batch []*item[A, R]) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTime)
-	var left atomic.Int64
-	left.Store(int64(len(batch)))
-	stops := make([]func() bool, len(batch))
-	for i, it := range batch {
-		stops[i] = context.AfterFunc(it.ctx, func() {
-			if left.Add(-1) == 0 {
-				cancel()
-			}
-		})
+	c := &crowd{cancel: cancel}
+	c.waiting.Store(int64(len(batch)))
+	for _, it := range batch {
+		it.with.Store(c)
+		it.leave()
 	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel()
+	return ctx, cancel
+}
+
+// leave tells the crowd that the caller has gone, once: it may go before there is one.
+func (it *item[A, R]) leave() {
+	c := it.with.Load()
+	if c != nil && it.left.CompareAndSwap(true, false) && c.waiting.Add(-1) == 0 {
+		c.cancel()
 	}
 }
 
