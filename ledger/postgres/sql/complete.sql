@@ -1,6 +1,6 @@
 -- J10, the last statement of a result's transaction: no lock on the job is held while
 -- the user's own statements run. The job rows are locked by the statement before, and none
--- is twice among them.
+-- is twice among them. Schema, body and attempts used are taken by their place, once.
 -- $1 tenants, $2 jobs, $3 fences, $4 result ids, $5 schemas, $6 bodies, $7 attempts used, as array literals
 with d as materialized (
   select q.tenant, j.id, j.part_on, j.state, j.generation, j.fence, j.open_calls, j.attempts, j.owner, j.events, j.result_id as has, q.result, q.item,

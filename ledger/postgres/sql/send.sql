@@ -1,6 +1,6 @@
 -- J7: the send gate. The guards read the locked job rows alone, by the clock as it is
 -- once the lock is held, and the attempts are born sent. The rows come back in any
--- case, to say which guard failed. No job is twice among them.
+-- case, to say which guard failed. No job is twice among them. The attempt and the line of history are told from the locked row.
 -- $1 tenants, $2 jobs, $3 fences, $4 attempts, $5 call names, $6 input keys, $7 routes, $8 providers,
 -- $9 models, $10 configs, $11 client request ids, $12 timeouts, $13 reserves, $14 late answers seen
 with d as materialized (

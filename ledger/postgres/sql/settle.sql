@@ -1,6 +1,6 @@
 -- J8 and J9: what came back of attempts, or more evidence on them. No fence: who lost
 -- a job may still report. The job rows are locked by the statement before, and none is twice
--- among them.
+-- among them: what is read of them here is what is changed. Evidence comes as columns, the answer by its place.
 -- $1 tenants, $2 jobs, $3 attempts, $4 states, $5 kinds of actor, $6 asked at, $7 settle windows,
 -- $8 classes, $9 who, $10 reasons, $11 statuses, $12 provider request ids, $13 object ids,
 -- $14 first bytes, $15-17 tokens in, cached, out, $18 costs, $19 cost sources,
@@ -31,7 +31,7 @@ with d as materialized (
     ) n offset 0
   ) r
 ), others as (
-  -- The first captured answer of a call wins; what is still open of it is not waited for.
+  -- The first captured answer of a call wins; what is still open of it is not waited for. Most jobs have no other open call.
   update paidonce.attempt o set state = 'unknown', ended_at = d.now
   from d
   where d.rule = 'J8' and d.others_open > 0 and o.tenant = d.tenant and o.job = d.id and o.part_on = d.part_on
