@@ -137,13 +137,23 @@ func TestRunsOfAJobNeverOverlap(t *testing.T) {
 			return nil
 		}
 		r.send("1", "1")
-		a, b := r.start("a"), r.start("b")
+		f := &frozen{Store: r.led}
+		a := r.start("a", func(c *consumer.Config) { c.Store = f })
+		time.Sleep(time.Minute)
+		f.stopped.Store(true) // the first run ends with its lease, which gives it back
+		time.Sleep(r.cfg.Lease + 5*time.Second)
+		b := r.start("b")
+		time.Sleep(5 * time.Minute)
+		f.stopped.Store(false)
 		time.Sleep(2 * time.Hour)
 		r.end(a, b)
 		if most != 1 {
 			t.Errorf("%d runs at once", most)
 		}
-		r.want("1", want{state: ledger.Done, runs: 3, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		if n := r.runs.Load(); n != 3 {
+			t.Errorf("%d runs, want one that lost its lease, one past its limit, and the last", n)
+		}
+		r.want("1", want{state: ledger.Done, runs: 2, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
 		r.queue(memory.Depth{})
 	})
 }

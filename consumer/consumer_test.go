@@ -62,11 +62,15 @@ func TestLongCallIsKept(t *testing.T) {
 		r.cfg.SettleWindow, r.cfg.Hold, r.cfg.MaxRun = 4*time.Hour, 4*time.Hour, 5*time.Hour
 		r.prov.script = func(string, int) (time.Duration, error) { return 2 * time.Hour, nil }
 		r.send("1")
-		a, b := r.start("a"), r.start("b")
+		var s, beside spy
+		a, b := r.start("a", s.on), r.start("b", beside.on)
 		time.Sleep(3 * time.Hour)
 		r.end(a, b)
 		r.want("1", done1)
 		r.queue(memory.Depth{})
+		if n := len(s.handed) + len(beside.handed); n != 1 {
+			t.Errorf("the message was handed out %d times", n)
+		}
 		if j := r.job("1"); j.Receives != 1 || j.Fence != 1 {
 			t.Errorf("receives %d, fence %d: the delivery or the lease was lost on the way", j.Receives, j.Fence)
 		}

@@ -18,7 +18,8 @@ import (
 // brief asks for another action on the same document.
 type brief struct{ Tenant, Doc string }
 
-func (b brief) JobKey() job.Key { return job.K(b.Tenant, "brief", b.Doc) }
+// JobKey differs from that of an ask in the action alone.
+func (b brief) JobKey() job.Key { return job.K(b.Tenant, "brief", b.Doc).Rev(0) }
 
 // thief asks for another action under the key of the first.
 type thief struct{ Tenant, Doc string }
