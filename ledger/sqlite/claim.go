@@ -35,11 +35,12 @@ func (l *Ledger) seen(ctx context.Context, r ledger.Request) (*ledger.Claimed, e
 		return nil, context.Cause(ctx)
 	}
 	ctx = context.WithoutCancel(ctx) // watching it costs more than a read of one row
-	asked, now := time.Now(), clock()
+	asked := time.Now()
 	j, err := find(ctx, l.readers, r.Key)
 	if j == nil {
 		return nil, err
 	}
+	now := clock() // after the read: a job that was released meanwhile is due
 	f := j.claimFacts(r, now)
 	switch rule, some := ledger.PickClaim(f); {
 	case rule.ID == "J5":
