@@ -222,8 +222,8 @@ func TestLogScrubs(t *testing.T) {
 
 // Case 29: the first signal drains, the second ends the drain: the call under way is unknown,
 // nothing is lost, and the exit code is 0.
+// Not beside other tests: every worker of the process hears the signal.
 func TestSecondSignal(t *testing.T) {
-	t.Parallel()
 	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
 	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=10m", "PAIDONCE_JOBS_TICKET_SUMMARY_ROUTES=[{name: only, provider: anthropic, model: m, timeout: 90s}]")
