@@ -97,7 +97,7 @@ func (e *effect) take(caller context.Context) (context.Context, error) {
 		return nil, errSecond
 	}
 	ctx, cancel := context.WithCancelCause(caller)
-	stop := context.AfterFunc(e.a.paid, func() { cancel(context.Cause(e.a.paid)) })
+	stop := context.AfterFunc(e.a.paid, func() { cancel(ended(e.a.paid)) })
 	e.cancel = func(err error) { stop(); cancel(err) }
 	e.a.mu.Lock()
 	e.a.manual = true

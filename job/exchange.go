@@ -58,7 +58,7 @@ func newExchange(a *Attempt, req *http.Request) *exchange {
 		paid, done = a.run.paid(req.Context(), a.spec.Timeout)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
-	stop := context.AfterFunc(paid, func() { cancel(context.Cause(paid)) })
+	stop := context.AfterFunc(paid, func() { cancel(ended(paid)) })
 	x.paid, x.ctx, x.cancel = paid, ctx, func(err error) { stop(); cancel(err); done() }
 	return x
 }
@@ -80,7 +80,7 @@ func (x *exchange) traced() context.Context {
 // because the attempt's time is over, that is why.
 func (x *exchange) leave() {
 	if x.gate.leave() {
-		x.cancel(cmp.Or(context.Cause(x.paid), errCallerLeft))
+		x.cancel(cmp.Or(ended(x.paid), errCallerLeft))
 	}
 }
 

@@ -150,16 +150,20 @@ func TestBodyTimeout(t *testing.T) {
 func TestDrainOver(t *testing.T) {
 	ms := model(t, modelserver.Options{})
 	ms.ScriptAny(modelserver.Fault{Hold: true})
-	paid, drained := context.WithCancel(t.Context())
+	paid, drained := context.WithCancelCause(t.Context())
+	over := errors.New("the drain time is over") // of the worker, as the consumer says it
 	f := &fake{}
 	go func() {
 		ms.WaitFor(t.Context(), func(modelserver.Line) bool { return true })
-		drained()
+		drained(over)
 	}()
 	got := ask(t, testRun(t, f, func(c *RunConfig) { c.Paid = paid }), "openai", 30*time.Second, func(ctx context.Context, a *Attempt) (said, error) {
 		return askChat(ctx, a.HTTP(), ms.URL())
 	})
 	check(t, f, got, verdict{state: ledger.Sent, class: "cancelled"})
+	if !errors.Is(got.err, over) {
+		t.Errorf("the call says %v, and not that %v", got.err, over)
+	}
 }
 
 // TestPanics: before the gate nothing was sent; behind it, the answer is waited for and kept.

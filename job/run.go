@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -255,6 +256,15 @@ func (p *paidContext) Value(key any) any {
 		return v
 	}
 	return p.Context.Value(key)
+}
+
+// ended is why a paid call's context ended: over its time or cancelled, which classes are told by, and the cause if that says more.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // look reads what is known of a call. Of a job's first call that is nothing, and the ledger is not asked.

@@ -100,6 +100,32 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullIgnored: the engine takes the whole transaction back when a statement finds no room. Work that overlooks that commits nothing, and
+// no result is there without its rows.
+func TestFullIgnored(t *testing.T) {
+	f := newFixture(t)
+	lease := f.run("a")
+	small, large := mark("small"), mark(long)
+	work := func(ctx context.Context, tx sqlite.Tx) error {
+		_, _, _ = small(ctx, tx), large(ctx, tx), small(ctx, tx)
+		return nil
+	}
+	f.fill()
+	if err := f.complete(t.Context(), lease, "", work); !errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrHook) {
+		t.Errorf("without room: %v, want ErrFull", err)
+	}
+	if m := marks(t, raw(t, f.path)); f.state("a") != ledger.Running || len(m) != 0 {
+		t.Errorf("without room the job is %s, with %d of the user's rows", f.state("a"), len(m))
+	}
+	f.empty()
+	if err := f.complete(t.Context(), lease, "", work); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if m := marks(t, raw(t, f.path)); f.state("a") != ledger.Done || len(m) != 3 {
+		t.Errorf("with room the job is %s, with %d of the user's rows, want 3", f.state("a"), len(m))
+	}
+}
+
 // note is the message of these tests.
 type note struct {
 	Tenant, Doc, Text string

@@ -45,13 +45,18 @@ func OnCommit(run interface{ OnCommit(ledger.Hook) }, fn func(ctx context.Contex
 // errOver is the cause of a context whose work has returned.
 var errOver = errors.New("the transaction is over")
 
+// errGone: the engine has taken back the whole transaction after an error of a statement (no room, an interrupt, a conflict that was
+// to end it). What is written from here would be committed by itself.
+var errGone = errors.New("an error of one of its statements has ended the transaction")
+
 // userTx is a Tx on the writer's connection.
 type userTx struct {
+	w    *writer
 	conn *sql.Conn
 	ctx  context.Context // of the work
 	mu   sync.Mutex      // held while a statement is begun
 	over bool
-	full bool // a statement found no room
+	full error // of a statement that found no room; nil: of none
 	rows []*sql.Rows
 }
 
@@ -60,8 +65,11 @@ func (t *userTx) begin(ctx context.Context) (context.Context, func()) {
 	t.mu.Lock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
-	if t.over {
+	switch {
+	case t.over:
 		cancel(errOver)
+	case t.w.gone.Load():
+		cancel(errGone)
 	}
 	return ctx, t.mu.Unlock
 }
@@ -71,7 +79,9 @@ func (t *userTx) ExecContext(ctx context.Context, query string, args ...any) (sq
 	ctx, unlock := t.begin(ctx)
 	defer unlock()
 	res, err := t.conn.ExecContext(ctx, query, args...)
-	t.full = t.full || full(err)
+	if full(err) {
+		t.full = err
+	}
 	return res, err
 }
 
@@ -104,8 +114,8 @@ func (t *userTx) end() {
 	}
 }
 
-// filled reports whether a statement of the work found no room in the ledger's file.
-func (t *userTx) filled() bool {
+// filled is the error of a statement of the work that found no room in the ledger's file.
+func (t *userTx) filled() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.full
@@ -116,12 +126,28 @@ type panicked struct{ value any }
 
 func (p panicked) Error() string { return fmt.Sprintf("the work panicked: %v", p.value) }
 
-// run runs the user's work on the writer's transaction, on a goroutine of its own: work
-// that does not heed its context is left behind.
+// run runs the user's work on the writer's transaction, which is still there after nil.
 func (t *tx) run(ctx context.Context, h hook) error {
+	user := &userTx{w: t.w, conn: t.w.conn}
+	err := t.work(ctx, h, user)
+	gone, noRoom := t.w.gone.Load(), user.filled()
+	switch {
+	case full(err) && (gone || noRoom != nil), gone && noRoom != nil:
+		return errors.Join(noRoom, err) // the ledger's own fault, not the user's
+	case err == nil && gone:
+		err = errGone
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ledger.ErrHook, err)
+	}
+	return nil
+}
+
+// work runs it on a goroutine of its own: work that does not heed its context is left behind.
+func (t *tx) work(ctx context.Context, h hook, user *userTx) error {
 	ctx, stop := context.WithTimeoutCause(ctx, hookTime, fmt.Errorf("it took longer than %s", hookTime))
 	defer stop()
-	user := &userTx{conn: t.w.conn, ctx: ctx}
+	user.ctx = ctx
 	t.w.inHook.Store(true)
 	defer t.w.inHook.Store(false)
 	defer user.end()
@@ -137,17 +163,10 @@ func (t *tx) run(ctx context.Context, h hook) error {
 		}()
 		err = ledger.Work(func() error { return h.fn(ctx, user) })
 	}()
-	var err error
 	select {
-	case err = <-ended:
+	case err := <-ended:
+		return err
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if full(err) && user.filled() {
-		return err // the ledger's own fault, not the user's
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ledger.ErrHook, err)
-	}
-	return nil
 }

@@ -117,13 +117,19 @@ func TestBadWorkFailsAlone(t *testing.T) {
 	leave := make(chan struct{})
 	defer close(leave)
 	for name, bad := range map[string]func(context.Context, sqlite.Tx) error{
-		"fails":                sql("insert into mark values ('bad')", "no sql"),
-		"commits":              sql("insert into mark values ('bad')", "commit"),
-		"commits in a script":  sql("insert into mark values ('bad'); commit; begin"),
-		"rolls back":           sql("insert into mark values ('bad')", "rollback"),
-		"releases":             sql("insert into mark values ('bad')", "release hook"),
-		"makes a savepoint":    sql("insert into mark values ('bad')", "savepoint mine"),
-		"attaches":             sql("insert into mark values ('bad')", "attach ':memory:' as other"),
+		"fails":               sql("insert into mark values ('bad')", "no sql"),
+		"commits":             sql("insert into mark values ('bad')", "commit"),
+		"commits in a script": sql("insert into mark values ('bad'); commit; begin"),
+		"rolls back":          sql("insert into mark values ('bad')", "rollback"),
+		"releases":            sql("insert into mark values ('bad')", "release hook"),
+		"makes a savepoint":   sql("insert into mark values ('bad')", "savepoint mine"),
+		"attaches":            sql("insert into mark values ('bad')", "attach ':memory:' as other"),
+		"goes on after it broke": func(ctx context.Context, tx sqlite.Tx) error {
+			for _, s := range []string{"insert into mark values ('bad')", "insert or rollback into one values (1)", "insert into mark values ('worse')"} {
+				_, _ = tx.ExecContext(ctx, s)
+			}
+			return nil
+		},
 		"breaks it from below": sql("insert into mark values ('bad')", "insert or rollback into one values (1)"),
 		"is interrupted": func(ctx context.Context, tx sqlite.Tx) error {
 			ctx, stop := context.WithTimeout(ctx, 50*time.Millisecond)

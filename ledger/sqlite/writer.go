@@ -43,12 +43,14 @@ type writer struct {
 	stop       chan struct{}
 	ended      chan struct{}
 	inHook     atomic.Bool // user SQL may not touch the transaction itself
+	gone       atomic.Bool // the engine took back the whole transaction, as after some errors of a statement
 }
 
 func newWriter(conn *sql.Conn) (*writer, error) {
 	w := &writer{conn: conn, statements: statements{on: conn}, items: make(chan *item, groupSize),
 		stop: make(chan struct{}), ended: make(chan struct{})}
 	err := conn.Raw(func(c any) error {
+		c.(driver.HookRegisterer).RegisterRollbackHook(func() { w.gone.Store(true) })
 		return c.(driver.AuthorizerRegisterer).RegisterAuthorizer(w.authorize)
 	})
 	if err != nil {
@@ -229,7 +231,7 @@ func (w *writer) do(it *item) error {
 	t := &tx{w: w, now: clock()}
 	if !it.hooks {
 		it.err = it.do(t)
-		if it.err != nil && t.wrote {
+		if it.err != nil && (t.wrote || w.gone.Load()) {
 			return it.err
 		}
 		return nil
@@ -251,6 +253,7 @@ func (w *writer) do(it *item) error {
 
 // begin takes the file's write lock, for which another process may have to be waited.
 func (w *writer) begin() error {
+	w.gone.Store(false)
 	err := retry(func() error { return w.exec("begin immediate") })
 	if err != nil && busy(err) {
 		return fmt.Errorf("%w: it was asked for %s long: %w", ErrBusy, lockWait, err)
