@@ -26,7 +26,7 @@ var (
 func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *later {
 	started := time.Now()
 	lease, _ := c.owned(w)
-	c.named(w, w.job, c.logger(w, w.job, number, lease.Fence))
+	c.named(w, w.job, number, lease.Fence)
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	over := time.AfterFunc(time.Until(lease.Deadline), func() { cancel(errRunOver) })
