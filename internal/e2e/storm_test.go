@@ -79,7 +79,7 @@ type struck struct {
 // others share, so it is not parallel.
 func TestStorm(t *testing.T) {
 	all := plan(*seed, *stormFor)
-	t.Logf("seed %d, %v: replay with -seed %[1]d -for %[2]v\n%s", *seed, *stormFor, lines(all))
+	t.Logf("seed %d, %v: again with -seed %[1]d -for %[2]v\n%s", *seed, *stormFor, lines(all))
 	s := newTempest(t)
 	batches := stormLoad(*seed, int(4*stormFor.Seconds()))
 	for _, b := range batches {
