@@ -26,7 +26,10 @@ import (
 	"github.com/paidonce/paidonce/ledger"
 )
 
-var stormFor = flag.Duration("for", 12*time.Second, "how long TestStorm injects faults; make storm takes 3m")
+// shortStorm is the length of the storm that make test has, with the seed that all random tests here have.
+const shortStorm, shortSeed = 12 * time.Second, 7
+
+var stormFor = flag.Duration("for", shortStorm, "how long TestStorm injects faults; make storm takes 3m")
 
 const (
 	stormLease  = 2 * time.Second
