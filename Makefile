@@ -55,8 +55,8 @@ proof: ## 500 jobs under faults and SIGKILL: the plain recipe, hold, replay and 
 	@tools/need.sh $(GO) test -run '^TestProof$$' -timeout $(TIMEOUT) -v ./internal/e2e -proof 500
 
 .PHONY: races
-races: ## every race of the ledgers' suite with all its rounds, where make test runs a part of them
-	@tools/need.sh $(GO) test $(RACE) -timeout $(TIMEOUT) -run '^TestLedger' -count 1 ./ledger/memory ./ledger/sqlite ./ledger/postgres -whole
+races: ## the races of the ledgers' suite on Postgres with all their rounds, where make test runs a part of them
+	@tools/need.sh $(GO) test $(RACE) -timeout $(TIMEOUT) -run '^TestLedger' -count 1 ./ledger/postgres -whole
 
 .PHONY: protocol
 protocol: ## the model of the state rules with one fault more, and every guard taken out of every scenario: an hour, 8 GB

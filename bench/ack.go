@@ -24,22 +24,13 @@ func prepareAck(ctx context.Context, p plan) (publisher, error) { return newAMQP
 
 var errQueueClosed = errors.New("the queue's channel is closed")
 
-func runAckEach(_ context.Context, w *worker) error {
-	return w.acknowledgeAll(func(d amqp.Delivery, _ int) (bool, error) { return true, d.Ack(false) })
-}
+func runAckEach(_ context.Context, w *worker) error { return w.acknowledgeAll(1) }
 
-func runAckMany(_ context.Context, w *worker) error {
-	return w.acknowledgeAll(func(d amqp.Delivery, waiting int) (bool, error) {
-		if waiting > 0 {
-			return false, nil
-		}
-		return true, d.Ack(true)
-	})
-}
+// runAckMany waits with an ack for half of what the broker hands out without one: for all of it nothing more would come.
+func runAckMany(_ context.Context, w *worker) error { return w.acknowledgeAll(max(1, w.Handlers/2)) }
 
-// acknowledgeAll receives until the end. ack is told how many more have arrived, and whether it has acknowledged all
-// so far is what it returns.
-func (w *worker) acknowledgeAll(ack func(d amqp.Delivery, waiting int) (bool, error)) error {
+// acknowledgeAll receives until the end, and acknowledges what has arrived together, most messages at most.
+func (w *worker) acknowledgeAll(most int) error {
 	deliveries, err := receive(w.plan)
 	if err != nil {
 		return err
@@ -48,17 +39,11 @@ func (w *worker) acknowledgeAll(ack func(d amqp.Delivery, waiting int) (bool, er
 	var open []amqp.Delivery
 	for d := range deliveries {
 		open = append(open, d)
-		done, err := ack(d, len(deliveries))
-		if err != nil {
-			return err
-		}
-		if !done && len(open) < w.Handlers/2 {
+		if len(open) < most && len(deliveries) > 0 {
 			continue
 		}
-		if !done {
-			if err := d.Ack(true); err != nil {
-				return err
-			}
+		if err := d.Ack(most > 1); err != nil {
+			return err
 		}
 		for _, o := range open {
 			key, _ := o.Headers[named].(string)

@@ -26,7 +26,7 @@ var (
 func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *later {
 	started := time.Now()
 	lease, _ := c.owned(w)
-	c.named(w, w.job, c.logger(w, w.job, number, lease.Fence))
+	c.named(w, w.job, number, lease.Fence)
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	over := time.AfterFunc(time.Until(lease.Deadline), func() { cancel(errRunOver) })
@@ -195,9 +195,11 @@ func final(err error) bool {
 // be started at any time, and this one may be handed the job again.
 const keyWait = time.Minute
 
-// noRoom is the class of a run that could not go on since the ledger has no room to write, and fullWait how long its job
-// rests: it goes on soon after there is room. It is so short that the message waits here, and no hand-out is counted.
-const noRoom, fullWait = "ledger_full", 3 * time.Second
+// noRoom is the class of a run that could not go on since the ledger has no room to write.
+const noRoom = "ledger_full"
+
+// fullWait is how long the job of such a run rests. It is so short that the message waits here, and no hand-out is counted.
+const fullWait = 3 * time.Second
 
 // outcome decides what the end of a run means for its job. The ledger has the last
 // word: with calls open the job is unknown whatever is asked for here. idle: the run sent nothing.

@@ -37,13 +37,13 @@ func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
 func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
-	c.named(w, w.job, c.logger(w, w.job, 0, 0))
+	c.named(w, w.job, 0, 0)
 	w.reply = addressOf(d.Attributes)
 	m, err := c.cfg.decode(ctx, d.Message)
 	if w.reply.to == "" {
 		w.reply = addressOf(m.attributes) // of what was wrapped
 	}
-	c.named(w, cmp.Or(m.job, w.job), w.log)
+	c.named(w, cmp.Or(m.job, w.job), 0, 0)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
@@ -56,7 +56,7 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 	}
 	w.request = ledger.Request{
 		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
-	c.named(w, m.job, c.logger(w, m.job, 0, 0))
+	c.named(w, m.job, 0, 0)
 	return true
 }
 
@@ -67,7 +67,7 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
 	w.request = ledger.Request{
 		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
-	c.named(w, s.Action, c.logger(w, s.Action, 0, 0))
+	c.named(w, s.Action, 0, 0)
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(ctx, paid, w, v)
@@ -107,7 +107,7 @@ func (c *Consumer) process(ctx, paid context.Context, w *work) {
 		if again == nil || !c.wait(ctx, w, *again) {
 			return
 		}
-		c.named(w, w.job, c.logger(w, w.job, 0, 0))
+		c.named(w, w.job, 0, 0)
 	}
 }
 
@@ -355,8 +355,9 @@ func (c *Consumer) each(f func(*work)) {
 	}
 }
 
-// named sets what the work is called in metrics and in the log.
-func (c *Consumer) named(w *work, job string, log *slog.Logger) {
+// named sets what the work is called in metrics and in the log, with the number and the fence of its run if it has one.
+func (c *Consumer) named(w *work, job string, run int, fence int64) {
+	log := c.logger(w, job, run, fence)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.job, w.log = job, log

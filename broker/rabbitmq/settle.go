@@ -219,11 +219,11 @@ func (h *held) ack(ctx context.Context) error {
 	return h.tell(ctx, func() error { return h.session.ch.Ack(h.d.DeliveryTag, false) })
 }
 
-// tell writes to the broker, for no longer than ctx: the driver may hold its lock
-// for as long as a write takes.
-func (h *held) tell(ctx context.Context, write func() error) error {
+// tell has the session's one writer do what tells the broker, and waits for it no longer than ctx: one that the driver
+// does not finish keeps all others waiting.
+func (h *held) tell(ctx context.Context, do func() error) error {
 	written := make(chan error, 1)
-	w := writing{write, written}
+	w := writing{do, written}
 	late := func() error {
 		return fmt.Errorf("not written in time: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 7, "of the random deaths")
+	seed  = flag.Uint64("seed", shortSeed, "of the random deaths")
 	storm = flag.Duration("storm", 8*time.Second, "how long workers die at random")
 )
 

@@ -62,7 +62,7 @@ var deck = []struct {
 
 // plan draws the faults of a storm. It depends on its arguments alone. Every card of the deck comes once before one comes again.
 func plan(seed uint64, length time.Duration) (all []strike) {
-	r := rand.New(rand.NewPCG(seed, 0x57f0)) // with it the short form has a slow and a full disk, and a failover
+	r := rand.New(rand.NewPCG(seed, 0x57f0)) // so that the short storm has what TestPlan wants of it
 	between := func(a, b time.Duration) time.Duration {
 		return (a + time.Duration(r.Int64N(int64(b-a)+1))).Round(100 * time.Millisecond)
 	}
@@ -91,7 +91,7 @@ func plan(seed uint64, length time.Duration) (all []strike) {
 
 func (s strike) ends() time.Duration { return s.at + s.lasts }
 
-// TestPlan: a seed is a plan, and a long one has every fault.
+// TestPlan: a seed is a plan, a long one has every fault, and the short one a slow disk, a full one and a failover.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	a, b, other := plan(1, 3*time.Minute), plan(1, 3*time.Minute), plan(2, 3*time.Minute)
@@ -101,6 +101,12 @@ func TestPlan(t *testing.T) {
 	for _, d := range deck {
 		if !slices.ContainsFunc(a, func(s strike) bool { return s.kind == d.kind && s.on == d.on }) {
 			t.Errorf("%s: %s is not in a plan of three minutes", d.on, d.kind)
+		}
+	}
+	short := plan(shortSeed, shortStorm)
+	for _, kind := range []string{"slow fsync", "full disk", "failover"} {
+		if !slices.ContainsFunc(short, func(s strike) bool { return s.kind == kind }) {
+			t.Errorf("%s is not in the short plan:\n%s", kind, lines(short))
 		}
 	}
 	last := map[string]time.Duration{}

@@ -55,32 +55,32 @@ const (
 	reopens   verb = "reopen"
 )
 
-// String names what happened, so that histories with the same are found once.
-func (t deed) String() string {
-	s := string(t.verb) + " " + t.rule + t.got
-	if t.guard != "" {
-		s += " refused by " + t.guard
+// String names what happened, for the history that a difference is told with.
+func (d deed) String() string {
+	s := string(d.verb) + " " + d.rule + d.got
+	if d.guard != "" {
+		s += " refused by " + d.guard
 	}
 	switch {
-	case t.verb == claims && t.got == "":
-		s += t.verdict.String()
-		if t.want != nil {
-			s += t.want.Error()
+	case d.verb == claims && d.got == "":
+		s += d.verdict.String()
+		if d.want != nil {
+			s += d.want.Error()
 		}
-	case t.verb == settles:
-		s += string(" " + attemptStates[t.end])
-	case t.verb == looks && t.answer != nobody:
+	case d.verb == settles:
+		s += string(" " + attemptStates[d.end])
+	case d.verb == looks && d.answer != nobody:
 		s += "finds an answer"
-	case t.want != nil:
-		s += " " + t.want.Error()
+	case d.want != nil:
+		s += " " + d.want.Error()
 	}
 	return s
 }
 
-// tell notes a verb for whoever replays this step. Nobody does while the model is explored.
-func (m *move) tell(t deed) {
+// tell notes a verb for whoever leads a ledger along. Nobody does while the model is explored.
+func (m *move) tell(d deed) {
 	if m.tells != nil {
-		*m.tells = append(*m.tells, t)
+		*m.tells = append(*m.tells, d)
 	}
 }
 

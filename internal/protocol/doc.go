@@ -15,7 +15,7 @@
 //   - from every world there is a way, without another fault, to an end or to a person,
 //
 // and then the rules that people rely on: a live owner keeps its run, nothing runs before it is due,
-// budgets hold, a cancel holds, the columns that CHECK constraints guard.
+// budgets hold, a cancel holds, no row is as the schema forbids.
 //
 // The model is small on purpose: one job of one call, at most three attempts, two copies of its
 // message, a few faults. Time has no numbers: each limit (a lease, a deadline, the send window, the settle

@@ -185,12 +185,16 @@ func (x *explorer) make(i int, label string, faults uint8, do func(*move) bool) 
 		}
 		m.check()
 	}
-	if x.visit != nil {
+	switch {
+	case x.visit != nil:
 		x.show(label, took, &m)
+	case took:
+		x.reach(label, faults, &m, m.verbs != verbs)
 	}
-	if x.visit != nil || !took {
-		return
-	}
+}
+
+// reach adds the world of a step to the graph; person: a step of a person's.
+func (x *explorer) reach(label string, faults uint8, m *move, person bool) {
 	m.canon()
 	if x.Budget == 0 {
 		m.row.cost, m.row.reserved = 0, 0
@@ -208,7 +212,7 @@ func (x *explorer) make(i int, label string, faults uint8, do func(*move) bool) 
 		to = x.add(m.world, x.now, label)
 		x.queue[to].nth = x.nth
 	}
-	if faults == 0 && m.verbs == verbs && to != x.now {
+	if faults == 0 && !person && to != x.now {
 		x.edges[x.now] = append(x.edges[x.now], to)
 	}
 	switch {

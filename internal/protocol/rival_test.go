@@ -240,7 +240,7 @@ var callNames = [2]string{"one", "another"}
 // seen compares what a run that looks is told.
 func (v *rival) seen(w *world) error {
 	for call := range uint8(2) {
-		if err := v.look(w, deed{fence: w.row.fence, call: call, late: w.row.late, answer: w.answer(call), open: w.opened(call)}); err != nil {
+		if err := v.look(deed{fence: w.row.fence, call: call, late: w.row.late, answer: w.answer(call), open: w.opened(call)}); err != nil {
 			return err
 		}
 	}

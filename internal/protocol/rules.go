@@ -11,7 +11,7 @@ type move struct {
 	world
 	guarantee string  // broken, in words; "": it holds
 	rule      string  // broken, of those beneath the guarantee
-	tells     *[]deed // whoever replays the step; nil: nobody
+	tells     *[]deed // whoever leads a ledger along; nil: nobody
 }
 
 // breach notes that the guarantee is broken, if is.

@@ -14,7 +14,7 @@ func (v *rival) do(s step, d deed) error {
 	case claims:
 		return v.claim(s, d)
 	case looks:
-		return v.look(&s.from, d)
+		return v.look(d)
 	case sends:
 		return v.send(s, d)
 	case settles:
@@ -88,8 +88,8 @@ func (v *rival) claim(s step, d deed) error {
 	return nil
 }
 
-// look looks for call d.call in the world in which the run is.
-func (v *rival) look(_ *world, d deed) error {
+// look looks for call d.call, as the run of d.fence does.
+func (v *rival) look(d deed) error {
 	k, err := v.Look(v, v.lease(d.fence), ledger.CallRef{Name: callNames[d.call]})
 	if d.want != nil || err != nil {
 		return answers(err, d.want)

@@ -2,11 +2,12 @@ package protocol
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/paidonce/paidonce/ledger"
 )
 
-// What a replay on a real ledger needs: histories of the model in which no world is made equal to another, each with
+// What leads a real ledger along: histories of the model in which no world is made equal to another, each with
 // the verbs that its steps are.
 
 // show tells of a step instead of adding it to the graph.
@@ -18,7 +19,7 @@ func (x *explorer) show(label string, took bool, m *move) {
 	} else if len(x.heard) == 0 {
 		return
 	}
-	s.deeds = append([]deed(nil), x.heard...)
+	s.deeds = slices.Clone(x.heard)
 	x.visit(s)
 }
 

@@ -13,7 +13,7 @@ type history struct {
 	steps []step
 }
 
-// String lists its steps, up to the one with that number.
+// upTo lists its steps, up to the one with that number.
 func (h history) upTo(n int) string {
 	var b strings.Builder
 	for i, s := range h.steps[:n+1] {

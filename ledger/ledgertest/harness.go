@@ -26,8 +26,8 @@ type Harness struct {
 	// 0: 600. A store that waits for a disk wants fewer.
 	Seeds int
 
-	// Part is how much of its rounds a race runs: an nth of them. 0: all. A store that waits for a disk
-	// wants fewer; the flag -whole of a test binary runs all.
+	// Part is how much of its rounds a race runs: one in so many of them. 0: all. A store that waits for a disk
+	// wants fewer.
 	Part int
 
 	// LapseWorker ends the worker's lease now. Its epoch stays open until a sweep

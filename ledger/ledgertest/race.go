@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,16 +20,8 @@ var raceCases = []testCase{
 	{"sweepers and reconcilers at once", "two sweepers act on one job", sweeperRace},
 }
 
-// whole has every race run all its rounds; make races sets it.
-var whole = flag.Bool("whole", false, "ledgertest: every race runs all its rounds, whatever its ledger costs")
-
 // rounds is how often a race is run: n, or the harness's part of it.
-func (e *env) rounds(n int) int {
-	if *whole || e.Part == 0 {
-		return n
-	}
-	return max(1, n/e.Part)
-}
+func (e *env) rounds(n int) int { return max(1, n/max(1, e.Part)) }
 
 func claimRace(e *env) {
 	const racers = 32

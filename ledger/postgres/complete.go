@@ -97,7 +97,8 @@ func own(h ledger.Hook) (hook, error) {
 }
 
 // persevere commits, again where the server wants that. What became of a commit whose reply is lost is asked of seen,
-// which answers errUncommitted when it may come.
+// which answers errUncommitted when it may come. Of a full disk that is known: nothing was committed, and the user's work must not
+// run three times for it.
 func persevere(ctx context.Context, what string, commit, seen func() error) error {
 	for try := 1; ; try++ {
 		_, err := again(ctx, what, func() (struct{}, error) { return struct{}{}, commit() })

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"net/url"
 	"testing"
 	"time"
@@ -85,6 +86,17 @@ func scan[T any](t testing.TB, db *pgxpool.Pool, sql string, args ...any) (v T) 
 	return v
 }
 
+// whole has every race run all its rounds; make races sets it.
+var whole = flag.Bool("whole", false, "every race of the ledgers' suite runs all its rounds")
+
+// part is how much of a race's rounds is run, as ledgertest.Harness has it.
+func part(n int) int {
+	if *whole {
+		return 0
+	}
+	return n
+}
+
 // harness describes the ledger in the database at url to the suite; it makes time
 // pass on connections of its own, straight to the server.
 func harness(t *testing.T, url, direct string) *ledgertest.Harness {
@@ -111,7 +123,7 @@ func harness(t *testing.T, url, direct string) *ledgertest.Harness {
 	return &ledgertest.Harness{
 		Store: open(t, url, postgres.Options{}),
 		Seeds: 20,
-		Part:  4,
+		Part:  part(4),
 		LapseWorker: func(id ledger.WorkerID) {
 			t.Helper()
 			one("update paidonce.worker set lease_until = clock_timestamp() where id = $1 and epoch = $2 and closed_at is null", id.ID, id.Epoch)
@@ -241,7 +253,7 @@ func TestLedgerThroughPgBouncer(t *testing.T) {
 			through[direct] = pgtest.PgBouncer(c.T, direct)
 		}
 		h := harness(t, through[direct], direct)
-		h.Seeds, h.Part = 5, 20 // the pooler is what is new here, not the races
+		h.Seeds, h.Part = 5, part(20) // the pooler is what is new here, not the races
 		return h
 	})
 }

@@ -21,7 +21,7 @@ var migrations embed.FS
 
 // schemaVersion is the newest schema that this program knows, and oldestSchema the
 // oldest that it runs with: migrations only add, so that both versions of a program
-// work during a rolling upgrade.
+// work during a rolling upgrade. No step has the number 15, and none may get it: it would be older than steps that ran.
 const (
 	schemaVersion = 17
 	oldestSchema  = 14 // no program was released that makes an older one

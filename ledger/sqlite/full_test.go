@@ -126,6 +126,41 @@ func TestFullIgnored(t *testing.T) {
 	}
 }
 
+// TestFullReturning: rows of the user that are written by a query find no room as others do: that is the ledger's trouble.
+func TestFullReturning(t *testing.T) {
+	const insert = "insert into mark values (?) returning m"
+	for name, write := range map[string]func(context.Context, sqlite.Tx) error{
+		"a row": func(ctx context.Context, tx sqlite.Tx) error {
+			return tx.QueryRowContext(ctx, insert, long).Scan(new(string))
+		},
+		"rows": func(ctx context.Context, tx sqlite.Tx) error {
+			rows, err := tx.QueryContext(ctx, insert, long)
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+			}
+			return errors.Join(rows.Err(), rows.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			lease := f.run("a")
+			f.fill()
+			if err := f.complete(t.Context(), lease, "", write); !errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrHook) {
+				t.Errorf("without room: %v, want ErrFull", err)
+			}
+			f.empty()
+			if err := f.complete(t.Context(), lease, "", write); err != nil {
+				t.Errorf("with room: %v", err)
+			}
+			if m := marks(t, raw(t, f.path)); len(m) != 1 || m[0] != long {
+				t.Errorf("%d of the user's rows, want 1", len(m))
+			}
+		})
+	}
+}
+
 // note is the message of these tests.
 type note struct {
 	Tenant, Doc, Text string

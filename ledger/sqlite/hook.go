@@ -79,9 +79,7 @@ func (t *userTx) ExecContext(ctx context.Context, query string, args ...any) (sq
 	ctx, unlock := t.begin(ctx)
 	defer unlock()
 	res, err := t.conn.ExecContext(ctx, query, args...)
-	if full(err) {
-		t.full = err
-	}
+	t.met(err)
 	return res, err
 }
 
@@ -90,6 +88,7 @@ func (t *userTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	ctx, unlock := t.begin(ctx)
 	defer unlock()
 	rows, err := t.conn.QueryContext(ctx, query, args...)
+	t.met(err)
 	if err == nil {
 		t.rows = append(t.rows, rows)
 	}
@@ -100,7 +99,16 @@ func (t *userTx) QueryContext(ctx context.Context, query string, args ...any) (*
 func (t *userTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	ctx, unlock := t.begin(ctx)
 	defer unlock()
-	return t.conn.QueryRowContext(ctx, query, args...)
+	row := t.conn.QueryRowContext(ctx, query, args...)
+	t.met(row.Err())
+	return row
+}
+
+// met notes the error of a statement. One that writes and returns rows (RETURNING) has written, or not, before its first row.
+func (t *userTx) met(err error) {
+	if full(err) {
+		t.full = err
+	}
 }
 
 // end waits for the statement under way, which the end of its context interrupts, and lets

@@ -188,6 +188,7 @@ func explain(err error) error {
 	return err
 }
 
+// full reports whether SQLite found no room for what was to be written, so that nothing of it happened.
 func full(err error) bool { return sqlCode(err) == code.SQLITE_FULL }
 
 // sqlCode is the primary result code in err, or 0.

@@ -58,7 +58,7 @@ type Windows struct {
 	LongestRoute time.Duration
 	MaxRuns      int           // of the job that has the most
 	KeyRetention time.Duration // how long a key is remembered
-	Brief        []Brief
+	Brief        []Brief       // jobs with a lifetime that a call may outlive
 }
 
 // Brief is a job whose lifetime is shorter than the timeout of one of its routes.
