@@ -41,7 +41,7 @@ type Scenario struct {
 }
 
 // mostWorlds keeps a mistake in the model from filling the memory.
-const mostWorlds = 4_000_000
+const mostWorlds = 16_000_000
 
 // Violation is a history that ends where it must not.
 type Violation struct {
