@@ -63,8 +63,10 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 // be had. Who lost the race of an insert reads again.
 func (l *Ledger) claim(ctx context.Context, r *ledger.Request) (ledger.Claimed, error) {
 	if l.keys.likelyNew(r) {
-		// Of a job that has ended it does not matter that the asker's epoch is closed: the read tells.
-		if c, err := l.begin(ctx, r); err != ledger.ErrNotFound && err != ledger.ErrClosed {
+		// Of a job that is there it does not matter that the asker's epoch is closed, nor that the server makes no new rows
+		// (its disk is full, it only reads): the read tells.
+		c, err := l.begin(ctx, r)
+		if err == nil || err != ledger.ErrNotFound && err != ledger.ErrClosed && sqlState(err) == "" {
 			return c, err
 		}
 	}

@@ -38,6 +38,15 @@ func TestHabit(t *testing.T) {
 	if c, err := claim("running", func(r *ledger.Request) { r.Token = running.Token }); err != nil || c.Verdict != ledger.Run || c.Lease.Fence != lease.Fence {
 		t.Errorf("the same claim again: %s, %+v, %v", c.Verdict, c.Lease, err)
 	}
+	run(t, f.db, `create function no_room() returns trigger language plpgsql as $$ begin raise exception 'no room' using errcode = 'disk_full'; end $$;
+		create trigger no_room before insert on paidonce.job for each row execute function no_room()`)
+	if c, err := claim("done", nil); err != nil || c.Verdict != ledger.Saved {
+		t.Errorf("a job that is done, of a server that makes no rows: %s, %v", c.Verdict, err)
+	}
+	if c, err := claim("never seen", nil); !errors.Is(err, ledger.ErrFull) {
+		t.Errorf("a new key, of a server that makes no rows: %s, %v", c.Verdict, err)
+	}
+	run(t, f.db, "drop trigger no_room on paidonce.job")
 	if err := f.Leave(t.Context(), f.worker); err != nil {
 		t.Fatal(err)
 	}
