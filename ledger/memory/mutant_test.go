@@ -71,7 +71,7 @@ func other(s ledger.State) ledger.State {
 func TestMutants(t *testing.T) {
 	failed := regexp.MustCompile(`--- FAIL: TestLedger/(\S+)|panic: (ledger: the table allows \S+ and \S+)`)
 	for _, m := range mutants() {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLedger$", "-test.skip=random", "-test.short", "-test.failfast")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLedger$", "-test.skip=random", "-test.failfast")
 		cmd.Env = append(os.Environ(), mutantVariable+"="+m.name)
 		out, err := cmd.CombinedOutput()
 		if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
