@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ const (
 )
 
 // tally is what the histories of a test held.
-type tally struct{ requests, lost, runs, sent, answered int }
+type tally struct{ histories, undecided, requests, lost, runs, sent, answered int }
 
 // judge checks one history.
 func (n *tally) judge(t *testing.T, seed uint64, ops []porcupine.Operation) bool {
@@ -47,11 +48,17 @@ func (n *tally) judge(t *testing.T, seed uint64, ops []porcupine.Operation) bool
 			n.answered++
 		}
 	}
+	n.histories++
 	n.lost += lost
 	n.requests += len(ops)
-	switch porcupine.CheckOperationsTimeout(spec, ops, time.Minute) {
+	// A look that was lost changes nothing and says nothing, and may stand anywhere: to the search it is only work.
+	told := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool {
+		return o.Output.(reply).lost && o.Input.(ask).verb == look
+	})
+	switch porcupine.CheckOperationsTimeout(spec, told, 20*time.Second) {
 	case porcupine.Unknown:
-		t.Errorf("seed %d: a history of %d requests, %d without a reply, was not decided in a minute", seed, len(ops), lost)
+		n.undecided++
+		t.Logf("seed %d: a history of %d requests, %d without a reply, was not decided", seed, len(ops), lost)
 	case porcupine.Illegal:
 		return false
 	}
@@ -64,6 +71,10 @@ func (n *tally) want(t *testing.T, lost bool) {
 	t.Logf("%+v", *n)
 	if n.runs == 0 || n.sent == 0 || n.answered == 0 || lost != (n.lost > 0) {
 		t.Errorf("the histories held %+v: too little of something", *n)
+	}
+	// The search takes a time that doubles with each request without a reply, and a busy machine loses more of them.
+	if n.undecided > n.histories/10 {
+		t.Errorf("%d of %d histories were not decided", n.undecided, n.histories)
 	}
 }
 
