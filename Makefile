@@ -8,7 +8,8 @@ MAKEFLAGS += --no-print-directory
 GO ?= go
 # Those that take longest come first, so that none of them is left alone at the end. Of these the
 # ones that wait for servers are in front: on a fresh machine the vendors' SDKs compile meanwhile.
-PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./internal/e2e ./cmd/worker/app ./internal/outage ./ledger/sqlite ./...
+PKG ?= ./ledger/postgres ./broker/rabbitmq ./broker/sqs ./internal/e2e ./cmd/worker/app ./internal/protocol ./ledger/memory ./internal/outage ./ledger/sqlite \
+	./consumer ./job/jobtest ./job ./...
 # Packages tested at once: one more than cores, since most of them wait for servers. Each may start servers of its own, so
 # many more are not faster.
 P ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 3 ? 4 : n + 1 )))
