@@ -174,10 +174,9 @@ func TestFullDiskUntilTheWorkerEnds(t *testing.T) {
 	f.wantQueues(0, 0)
 }
 
-// The user's own rows find no room: that is the ledger's trouble, and no error of the user's work.
-func TestFullDiskAtTheRows(t *testing.T) {
-	t.Parallel()
-	f := newFilled(t)
+// fullBehindTheAnswer fills the disk when the handler has its answer: the job waits with it until there is room.
+func (f *filled) fullBehindTheAnswer() {
+	f.Helper()
 	f.after = f.full
 	f.begin()
 	f.publish("a")
@@ -186,16 +185,18 @@ func TestFullDiskAtTheRows(t *testing.T) {
 	f.goesOn()
 }
 
+// The user's own rows find no room: that is the ledger's trouble, and no error of the user's work.
+func TestFullDiskAtTheRows(t *testing.T) {
+	t.Parallel()
+	f := newFilled(t)
+	f.fullBehindTheAnswer()
+}
+
 func TestFullDiskAtTheResult(t *testing.T) {
 	t.Parallel()
 	f := newFilled(t)
 	f.exec("insert into mark values ('other')") // there is room for the user's row
-	f.after = f.full
-	f.begin()
-	f.publish("a")
-	f.untilMet(3)
-	f.waits("running runs 1 open 0 result false attempts received, 0 marks of it, 1 on the bill, 1 held, 0 dead, 0 acked")
-	f.goesOn()
+	f.fullBehindTheAnswer()
 }
 
 // The disk of the write-ahead log is full: the server dies, and is there again once there is room.
