@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,73 +23,93 @@ import (
 	"github.com/paidonce/paidonce/ledger/postgres"
 )
 
-// limit has pgbench take jobs through the ledger's own statements, in batches of each size, and prints what the
-// server alone makes of them: no broker, no consumer, no Go. Beside them are the naive loop's statements.
+// limit has pgbench take jobs through the ledger's own statements, in batches of each size, and look up duplicates of them, and
+// prints what the server alone makes of them: no broker, no consumer, no Go. Beside them are the naive loop's statements.
 func limit(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("bench limit", flag.ContinueOnError)
 	sizes := f.String("b", "1,4,16,64,128", "jobs that share a statement")
+	clients := f.String("c", "2,4", "connections that make statements at once (naive: 10)")
 	lasts := f.Duration("t", 10*time.Second, "how long each turn lasts")
 	sources := f.String("sql", "../ledger/postgres/sql", "folder of the ledger's statements")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	fmt.Printf("limit: pgbench, 4 connections (naive: 10), prepared statements, turns of %v; %d CPUs, load %s\n", *lasts, runtime.NumCPU(), load())
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "statements\tjobs each\tjobs/s\tpg us/job\tpgbench us/job\tfsync/job\tWAL B/job\t")
-	for _, size := range append([]string{"naive"}, strings.Split(*sizes, ",")...) {
-		made, err := limitOf(ctx, size, *sources, *lasts)
-		if err != nil {
-			return fmt.Errorf("batches of %s: %w", size, err)
+	turns := []bounded{{name: "naive", batch: 1, clients: 10}}
+	for size := range strings.SplitSeq(*sizes, ",") {
+		for n := range strings.SplitSeq(*clients, ",") {
+			b := bounded{name: "paidonce"}
+			var err, cerr error
+			b.batch, err = strconv.Atoi(size)
+			b.clients, cerr = strconv.Atoi(n)
+			if err = cmp.Or(err, cerr); err != nil {
+				return err
+			}
+			turns = append(turns, b)
 		}
-		fmt.Fprintln(w, made)
+	}
+	fmt.Printf("limit: pgbench, prepared statements, turns of %v; %d CPUs, load %s\n", *lasts, runtime.NumCPU(), load())
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "statements\tof\tclients\teach\t/s\tpg us each\tpgbench us each\tfsync each\tWAL B each\t")
+	for _, b := range turns {
+		if err := b.measure(ctx, w, *sources, *lasts); err != nil {
+			return fmt.Errorf("%s, batches of %d: %w", b.name, b.batch, err)
+		}
 	}
 	return w.Flush()
 }
 
 // bounded is one turn of pgbench.
 type bounded struct {
-	name             string
-	batch, jobs      int
+	name           string
+	batch, clients int
+
+	jobs             int // of the last turn
+	ended            int // that were done at its end
 	took             time.Duration
 	postgres, client time.Duration // CPU
 	fsyncs, wal      int64
 }
 
-func (b bounded) String() string {
+func (b bounded) line(of string) string {
 	n := float64(b.jobs)
-	return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.0f\t%.3f\t%.0f\t", b.name, b.batch, n/b.took.Seconds(),
+	return fmt.Sprintf("%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.3f\t%.0f\t", b.name, of, b.clients, b.batch, n/b.took.Seconds(),
 		float64(b.postgres.Microseconds())/n, float64(b.client.Microseconds())/n, float64(b.fsyncs)/n, float64(b.wal)/n)
 }
 
-// limitOf runs one turn on a server of its own. size is "naive" or how many jobs share a statement.
-func limitOf(ctx context.Context, size, sources string, lasts time.Duration) (b bounded, err error) {
+// measure runs jobs, and then duplicates of them, on a server of its own.
+func (b bounded) measure(ctx context.Context, w io.Writer, sources string, lasts time.Duration) (err error) {
 	defer refused(&err)
 	r := &room{name: "limit"}
 	defer r.close()
 	server := pgtest.StartDurable(r)
 	url := server.URL(r)
-	b = bounded{name: size, batch: 1}
-	clients, script, count := 10, naiveScript, "select count(*) from naive where state = 'done'"
-	if size == "naive" {
+	if err := execute(ctx, url, numbers); err != nil {
+		return err
+	}
+	jobs, again, count := naiveScript, naiveAgain, "select count(*) from naive where state = 'done'"
+	if b.name == "naive" {
 		err = execute(ctx, url, naiveTable)
 	} else {
-		clients, count, b.name = 4, "select count(*) from paidonce.job where state = 'done'", "paidonce"
-		if b.batch, err = strconv.Atoi(size); err != nil {
-			return b, err
-		}
-		if script, err = oursScript(sources, b.batch); err == nil {
+		count = "select count(*) from paidonce.job where state = 'done'"
+		if jobs, again, err = oursScripts(sources, b.batch); err == nil {
 			err = joined(ctx, url)
 		}
 	}
 	if err != nil {
-		return b, err
+		return err
 	}
-	for _, warm := range []bool{true, false} { // statements are planned, and tables analysed, before the measured turn
-		if err := b.run(ctx, server, url, script, count, clients, lasts, warm); err != nil {
-			return b, err
-		}
+	if err := b.run(ctx, server, url, jobs, count, 3*time.Second); err != nil { // statements are planned, and tables analysed, before the measured turn
+		return err
 	}
-	return b, nil
+	if err := b.run(ctx, server, url, jobs, count, lasts); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, b.line("new keys"))
+	if err := b.run(ctx, server, url, strings.ReplaceAll(again, ":last", strconv.Itoa(b.ended)), "", lasts); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, b.line("done keys"))
+	return nil
 }
 
 // joined makes the schema and the worker that the jobs belong to.
@@ -104,8 +126,8 @@ func joined(ctx context.Context, url string) error {
 	return err
 }
 
-// run lets pgbench work, and measures it unless it only warms the tables up.
-func (b *bounded) run(ctx context.Context, server *pgtest.Server, url, script, count string, clients int, lasts time.Duration, warm bool) error {
+// run lets pgbench work and measures it. count says how many jobs are done; "": each transaction is a batch of them.
+func (b *bounded) run(ctx context.Context, server *pgtest.Server, url, script, count string, lasts time.Duration) error {
 	admin, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -123,14 +145,12 @@ func (b *bounded) run(ctx context.Context, server *pgtest.Server, url, script, c
 	if err != nil {
 		return err
 	}
-	if warm {
-		lasts = 3 * time.Second
-	}
 	began := time.Now()
-	if b.client, err = pgbench(ctx, url, script, clients, lasts); err != nil {
+	made, client, err := pgbench(ctx, url, script, b.clients, lasts)
+	if err != nil {
 		return err
 	}
-	b.took = time.Since(began)
+	b.took, b.client = time.Since(began), client
 	after, err := cpu(pid)
 	if err != nil {
 		return err
@@ -140,6 +160,10 @@ func (b *bounded) run(ctx context.Context, server *pgtest.Server, url, script, c
 		return err
 	}
 	b.jobs, b.postgres, b.fsyncs, b.wal = jobs2-jobs, after-used, fsyncs2-fsyncs, wal2-wal
+	b.ended = jobs2
+	if count == "" {
+		b.jobs = made * b.batch
+	}
 	if b.jobs == 0 {
 		return fmt.Errorf("pgbench ended no job")
 	}
@@ -150,45 +174,56 @@ func (b *bounded) run(ctx context.Context, server *pgtest.Server, url, script, c
 // look reads the server's counters and how many jobs are done.
 func (*bounded) look(ctx context.Context, admin *pgx.Conn, count string) (jobs int, fsyncs, wal int64, err error) {
 	time.Sleep(1100 * time.Millisecond) // server processes report once a second
-	err = admin.QueryRow(ctx, "select ("+count+"), wal_sync, (pg_current_wal_insert_lsn() - '0/0')::bigint from pg_stat_wal").Scan(&jobs, &fsyncs, &wal)
+	err = admin.QueryRow(ctx, "select ("+cmp.Or(count, "0")+"), wal_sync, (pg_current_wal_insert_lsn() - '0/0')::bigint from pg_stat_wal").Scan(&jobs, &fsyncs, &wal)
 	return jobs, fsyncs, wal, err
 }
 
-// pgbench runs a script, set up as the ledger's connections are, and returns its CPU.
-func pgbench(ctx context.Context, url, script string, clients int, lasts time.Duration) (time.Duration, error) {
+var processed = regexp.MustCompile(`transactions actually processed: (\d+)`)
+
+// pgbench runs a script, set up as the ledger's connections are, and returns how often it ended, and its CPU.
+func pgbench(ctx context.Context, url, script string, clients int, lasts time.Duration) (int, time.Duration, error) {
 	dir, err := os.MkdirTemp("", "bench-limit-")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "job.sql")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	cmd := exec.CommandContext(ctx, "pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-T", strconv.Itoa(int(lasts.Seconds())), "-f", file, url)
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off -c plan_cache_mode=force_generic_plan")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("pgbench: %w\n%s", err, out)
+	out, err := cmd.CombinedOutput()
+	made := processed.FindSubmatch(out)
+	if err != nil || made == nil {
+		return 0, 0, fmt.Errorf("pgbench: %w\n%s", err, out)
 	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	n, err := strconv.Atoi(string(made[1]))
+	return n, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
 
-// verbs are the ledger's statements for a job, in order, with the variables that they take.
+// verbs are the ledger's statements for a new job, in order, with the variables that they take: its claim begins with the insert, and
+// its first call is not looked for.
 var verbs = []struct {
 	file, with string
 	locks      bool // after lock.sql, in the same transaction
 }{
-	{"claim_read", "tenants keys tokens", false},
 	{"claim_insert", "tenants keys tokens actions hashes bodies carriers workers ones hours zeros ints nulls counts lifetimes", false},
-	{"look", "tenants jobs names empties", false},
 	{"send", "tenants jobs ones attempts names empties routes providers models configs clients hours zeros zeros", false},
 	{"settle", "tenants jobs attempts received sender times minutes classes empties empties statuses clients clients " +
 		"moments tokens_in zeros tokens_out costs sources codecs bodies", true},
 	{"complete", "tenants jobs ones results empties bodies used", true},
 }
 
-// batches makes the arguments that differ from job to job. A colon in a text would be a variable to pgbench.
-const batches = `select array_agg(concat_ws(chr(58), 'acme', 'doc.read', gen_random_uuid(), 'v1')) as keys, array_agg(gen_random_uuid()) as tokens,
+// Keys are of numbers, so that duplicates need not be looked for, and in no order. A colon in a text would be a variable to pgbench.
+const (
+	numbers = `create sequence numbers`
+	newKey  = `concat_ws(chr(58), 'acme', 'doc.read', md5(nextval('numbers')::text), 'v1')`
+	doneKey = `concat_ws(chr(58), 'acme', 'doc.read', md5(ceil(random() * :last)::bigint::text), 'v1')`
+)
+
+// batches makes the arguments that differ from job to job.
+const batches = `select array_agg(` + newKey + `) as keys, array_agg(gen_random_uuid()) as tokens,
   array_agg(a) as attempts, array_agg(gen_random_uuid()) as results, array_agg('{' || a || '}') as used, array_agg('req_' || a) as clients
 from (select gen_random_uuid() as a from generate_series(1, %d)) g \gset
 `
@@ -212,7 +247,23 @@ var (
 	parameter = regexp.MustCompile(`\$(\d+)`)
 )
 
-// oursScript is a batch of whole jobs in pgbench's words, from the ledger's own files.
+// known makes the keys of a batch of duplicates.
+const known = `select array_agg(` + doneKey + `) as keys, array_agg(gen_random_uuid()) as tokens from generate_series(1, %d) \gset
+`
+
+// oursScripts are a batch of whole jobs, and one of duplicates, in pgbench's words, from the ledger's own files. A duplicate that
+// finds no result is an error: a division by zero.
+func oursScripts(folder string, batch int) (jobs, again string, err error) {
+	read, err := pgbenchStatement(folder, "claim_read", []string{"tenants", "keys", "tokens"}, batch)
+	if err != nil {
+		return "", "", err
+	}
+	again = fmt.Sprintf(known, batch) + fmt.Sprintf("select 1 / (count(result_id) = %d)::int from (%s) r;\n", batch, read)
+	jobs, err = oursScript(folder, batch)
+	return jobs, again, err
+}
+
+// oursScript is a batch of whole jobs.
 func oursScript(folder string, batch int) (string, error) {
 	var s strings.Builder
 	fmt.Fprintf(&s, batches, batch)
@@ -262,6 +313,10 @@ func pgbenchStatement(folder, name string, with []string, batch int) (string, er
 	return strings.TrimSpace(sql), missing
 }
 
-// naiveScript is a job of the naive loop.
-var naiveScript = `select concat_ws(chr(58), 'acme', 'doc.read', gen_random_uuid(), 'v1') as key \gset
+// naiveScript is a job of the naive loop, and naiveAgain a duplicate of one.
+var (
+	naiveScript = `select ` + newKey + ` as key \gset
 ` + strings.ReplaceAll(naiveClaim, "$1", ":key") + ";\n" + strings.NewReplacer("$1", ":key", "$2", body).Replace(naiveComplete) + ";\n"
+	naiveAgain = `select ` + doneKey + ` as key \gset
+` + strings.ReplaceAll(naiveClaim, "$1", ":key") + ";\n" + strings.ReplaceAll(strings.Replace(naiveLook, "state, result", "1 / (count(result) = 1)::int", 1), "$1", ":key") + ";\n"
+)
