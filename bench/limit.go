@@ -212,7 +212,7 @@ var verbs = []struct {
 	{"send", "tenants jobs ones attempts names empties routes providers models configs clients hours zeros zeros", false},
 	{"settle", "tenants jobs attempts received sender times minutes classes empties empties statuses clients clients " +
 		"moments tokens_in zeros tokens_out costs sources codecs bodies", true},
-	{"complete", "tenants jobs ones results empties bodies used", true},
+	{"complete", "tenants jobs ones results empties bodies used", false},
 }
 
 // Keys are of numbers, so that duplicates need not be looked for, and in no order. A colon in a text would be a variable to pgbench.

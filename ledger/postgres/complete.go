@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,7 @@ type completedRow struct {
 type finishedRow struct {
 	place
 	completedRow
+	Surplus int // answers that were paid for and not used
 }
 
 // verdict is what the row says of the commit of a result: nil when it is there.
@@ -192,18 +194,20 @@ type completion struct {
 
 func (c *completion) job() jobRef { return jobRef{c.lease.Key.Tenant, c.lease.Job} }
 
-// used is the attempts that the handler used, as an array literal.
+// used is the attempts that the handler used, each once, as an array literal.
 func (c *completion) used() string {
-	ids := make([]string, len(c.result.Used))
+	ids := make([]string, 0, len(c.result.Used))
 	for i, id := range c.result.Used {
-		ids[i] = id.String()
+		if !slices.Contains(c.result.Used[:i], id) {
+			ids = append(ids, id.String())
+		}
 	}
 	return "{" + strings.Join(ids, ",") + "}"
 }
 
 // finish writes results and their job rows.
 func finish(ctx context.Context, q querier, cs []*completion) ([]finishedRow, error) {
-	return locked[finishedRow](ctx, q, column(cs, (*completion).job), completeSQL, completeArgs(cs)[2:]...)
+	return end[finishedRow](ctx, q, pipeline(len(cs)), completeSQL, completeArgs(cs)...)
 }
 
 // completeArgs are the arguments of the statement for some results.

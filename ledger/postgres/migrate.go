@@ -23,8 +23,8 @@ var migrations embed.FS
 // oldest that it runs with: migrations only add, so that both versions of a program
 // work during a rolling upgrade. No step has the number 15, and none may get it: it would be older than steps that ran.
 const (
-	schemaVersion = 17
-	oldestSchema  = 14 // no program was released that makes an older one
+	schemaVersion = 18
+	oldestSchema  = 18 // no program was released that makes an older one
 )
 
 // migrating is the advisory lock of whoever migrates. It belongs to a transaction:

@@ -10,8 +10,9 @@ import (
 )
 
 var (
-	lookSQL = statement("look")
-	sendSQL = statement("send")
+	lookSQL  = statement("look")
+	sendSQL  = statement("send")
+	gatedSQL = statement("gated")
 )
 
 // lookedRow is what is known of a call.
@@ -84,7 +85,6 @@ type gateRow struct {
 	CallsLeft  bool
 	InLifetime bool
 	Gated      bool
-	Repeated   bool
 }
 
 // gateAsk is an attempt that wants to be sent.
@@ -111,7 +111,7 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 	switch {
 	case err == nil && g.Gated:
 		return nil
-	case err == nil && g.Repeated, sqlState(err) == "23505":
+	case sqlState(err) == "23505":
 		return ledger.ErrRepeated
 	case errors.Is(err, ledger.ErrNotFound):
 		return ledger.ErrLost
@@ -119,6 +119,13 @@ func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt)
 		return ledger.ErrDayBudget
 	case err != nil:
 		return err
+	}
+	// What is refused is seldom asked again, so the statement does not look for it.
+	switch before, err := ask[struct{ Found bool }](ctx, l, gatedSQL, lease.Key.Tenant, lease.Job, [16]byte(a.ID)); {
+	case err != nil:
+		return fmt.Errorf("look for attempt %s of %s: %w", a.ID, lease.Key, err)
+	case before.Found:
+		return ledger.ErrRepeated
 	}
 	return g.refusal(lease, &a)
 }

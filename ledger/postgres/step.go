@@ -22,7 +22,6 @@ func (c *completion) asks() bool { return len(c.result.Steps)+len(c.result.Messa
 // and then waits for that result's commit.
 func finishAsking(ctx context.Context, q querier, c *completion) ([]finishedRow, error) {
 	b := pipeline(1)
-	b.Queue(lockSQL, []string{c.lease.Key.Tenant}, []int64{c.lease.Job})
 	var rows []finishedRow
 	b.Queue(completeSQL, completeArgs([]*completion{c})...).Query(func(r pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(r, pgx.RowToStructByName[finishedRow])

@@ -37,7 +37,5 @@ with d as materialized (
   from d where gated
 )
 select d.item, d.state, d.fence, d.open_calls, d.cancel, d.late, d.cost, d.reserved, d.budget,
-       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated,
-       not d.gated and exists (select from paidonce.attempt a
-         where a.tenant = d.tenant and a.job = d.id and a.id = d.attempt) as repeated
+       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated
 from d

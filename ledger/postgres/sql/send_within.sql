@@ -59,8 +59,6 @@ with j as materialized (
   from up
 )
 select d.item, d.state, d.fence, d.open_calls, d.cancel, d.late, d.cost, d.reserved, d.budget,
-       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated, d.over,
-       not d.gated and exists (select from paidonce.attempt a
-         where a.tenant = d.tenant and a.job = d.id and a.id = d.attempt) as repeated
+       coalesce(d.run_deadline <= d.now, false) as lapsed, d.calls_left, coalesce(d.send_until > d.now, true) as in_lifetime, d.gated, d.over
 from d
 where case when (select count(*) from held) = (select count(*) from want) then true else paidonce.over_day() end

@@ -1,6 +1,7 @@
 -- J8 and J9: what came back of attempts, or more evidence on them. No fence: who lost
 -- a job may still report. The job rows are locked by the statement before, and none is twice
--- among them: what is read of them here is what is changed. Evidence comes as columns, the answer by its place.
+-- among them: what is read of them here is what is changed. The answer, and evidence that
+-- is for the attempt's row alone, are taken by their place. What few settlements need is in functions.
 -- $1 tenants, $2 jobs, $3 attempts, $4 states, $5 kinds of actor, $6 asked at, $7 settle windows,
 -- $8 classes, $9 who, $10 reasons, $11 statuses, $12 provider request ids, $13 object ids,
 -- $14 first bytes, $15-17 tokens in, cached, out, $18 costs, $19 cost sources,
@@ -22,36 +23,26 @@ with d as materialized (
         a.state as was, a.n, a.cost as had, a.reserve, a.generation as of_generation, a.fence as of_fence,
         a.call_name, a.input_key, a.surplus, a.sent_at, a.seen_by as was_seen_by, a.budgets, a.budget_day, clock_timestamp() as now
       from unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::interval[],
-        $8::text[], $9::text[], $10::text[], $11::int[], $12::text[], $13::text[],
-        $14::interval[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[]) with ordinality
-        as q(tenant, id, attempt, outcome, seen_by, asked, settle_window, class, who, reason, status, provider_request_id, object_id,
-          first_byte, tokens_in, tokens_cached, tokens_out, cost, cost_source, item)
+        $9::text[], $10::text[], $18::bigint[]) with ordinality
+        as q(tenant, id, attempt, outcome, seen_by, asked, settle_window, who, reason, cost, item)
       join paidonce.job j on j.tenant = q.tenant and j.id = q.id
       join paidonce.attempt a on a.tenant = j.tenant and a.job = j.id and a.id = q.attempt and a.part_on = j.part_on
     ) n offset 0
   ) r
-), others as (
-  -- The first captured answer of a call wins; what is still open of it is not waited for. Most jobs have no other open call.
-  update paidonce.attempt o set state = 'unknown', ended_at = d.now
-  from d
-  where d.rule = 'J8' and d.others_open > 0 and o.tenant = d.tenant and o.job = d.id and o.part_on = d.part_on
-    and o.generation = d.of_generation and o.call_name = d.call_name and o.input_key = d.input_key
-    and o.state = 'sent' and o.id <> d.attempt
-  returning d.item
 ), att as (
   update paidonce.attempt a set
     state = case when d.ends then d.outcome else a.state end,
     ended_at = case when d.ends then d.now else a.ended_at end,
     captured = case when d.rule = 'J8' then d.events + 1 end,
-    class = coalesce(nullif(d.class, ''), a.class), seen_by = d.seen_by,
+    class = coalesce(nullif(($8::text[])[d.item], ''), a.class), seen_by = d.seen_by,
     who = coalesce(nullif(d.who, ''), a.who), reason = coalesce(nullif(d.reason, ''), a.reason),
-    status = coalesce(nullif(d.status, 0), a.status),
-    provider_request_id = coalesce(nullif(d.provider_request_id, ''), a.provider_request_id),
-    object_id = coalesce(nullif(d.object_id, ''), a.object_id),
-    first_byte = coalesce(d.first_byte, a.first_byte),
-    tokens_in = coalesce(d.tokens_in, a.tokens_in), tokens_cached = coalesce(d.tokens_cached, a.tokens_cached),
-    tokens_out = coalesce(d.tokens_out, a.tokens_out),
-    cost = coalesce(d.cost, d.had), cost_source = coalesce(nullif(d.cost_source, ''), a.cost_source),
+    status = coalesce(nullif(($11::int[])[d.item], 0), a.status),
+    provider_request_id = coalesce(nullif(($12::text[])[d.item], ''), a.provider_request_id),
+    object_id = coalesce(nullif(($13::text[])[d.item], ''), a.object_id),
+    first_byte = coalesce(($14::interval[])[d.item], a.first_byte),
+    tokens_in = coalesce(($15::bigint[])[d.item], a.tokens_in), tokens_cached = coalesce(($16::bigint[])[d.item], a.tokens_cached),
+    tokens_out = coalesce(($17::bigint[])[d.item], a.tokens_out),
+    cost = coalesce(d.cost, d.had), cost_source = coalesce(nullif(($19::text[])[d.item], ''), a.cost_source),
     surplus = a.surplus or d.wasted
   from d
   where (d.ends or d.rule = 'note') and a.tenant = d.tenant and a.job = d.id and a.id = d.attempt and a.part_on = d.part_on
@@ -62,16 +53,16 @@ with d as materialized (
   select c.*, ends and state = 'unknown' and left_open = 0 as frees from (
     select item, tenant, id, attempt, part_on, action, state, generation, of_generation, of_fence, was, n, outcome, rule, ends, known, surplus or wasted as surplus,
       call_name, input_key, reserve, coalesce(cost, had) as costs, had, who, reason, seen_by, budgets, budget_day, events, now,
-      others_open - (select count(*) from others o where o.item = d.item) as left_open
+      -- The first captured answer of a call wins; what is still open of it is not waited for. Most jobs have no other open call.
+      others_open - case when rule = 'J8' and others_open > 0
+        then paidonce.close_others(tenant, id, part_on, of_generation, call_name, input_key, attempt, now) else 0 end as left_open
     from d offset 0
   ) c
 ), up as (
   update paidonce.job b set
     open_calls = m.left_open,
-    open_until = case when m.left_open = 0 then null when not m.ends then b.open_until else (
-      select max(o.sent_at + o.timeout) from paidonce.attempt o
-      where o.tenant = m.tenant and o.job = m.id and o.part_on = m.part_on and o.state = 'sent' and o.id <> m.attempt
-        and not (m.rule = 'J8' and o.generation = m.of_generation and o.call_name = m.call_name and o.input_key = m.input_key)) end,
+    open_until = case when m.left_open = 0 then null when not m.ends then b.open_until
+      else paidonce.open_until(m.tenant, m.id, m.part_on, m.attempt) end,
     reserved = b.reserved - case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end,
     cost = case when m.costs is null then b.cost else coalesce(b.cost, 0) + m.costs - coalesce(m.had, 0) end,
     late = b.late + (m.rule = 'J8' and (m.of_fence <> b.fence or m.was <> 'sent'))::int,
@@ -86,19 +77,10 @@ with d as materialized (
     updated_at = m.now
   from m where (m.ends or m.rule = 'note') and b.tenant = m.tenant and b.id = m.id
 ), spent as materialized (
-  -- What attempts under budgets of a day free and cost, on the day on which they were sent.
-  select m.tenant, v.action, m.budget_day as day,
-    sum(case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end)::bigint as freed,
-    sum(case when m.costs is null then 0 else m.costs - coalesce(m.had, 0) end)::bigint as booked
-  from m cross join lateral (values (1, ''), (2, m.action)) v(bit, action)
-  where m.budgets & v.bit > 0 and (m.ends or m.rule = 'note') group by 1, 2, 3
-), locks as materialized (
-  select u.day from spent s join paidonce.budget u on u.tenant = s.tenant and u.action = s.action and u.day = s.day
-  order by u.tenant, u.action, u.day for update of u
-), bud as (
-  update paidonce.budget u set reserved = u.reserved - s.freed, cost = u.cost + s.booked
-  from spent s cross join (select count(*) as n from locks) l
-  where l.n > 0 and u.tenant = s.tenant and u.action = s.action and u.day = s.day
+  select case when count(*) > 0 then paidonce.spend(array_agg(row(m.tenant, m.action, m.budget_day, m.budgets,
+    case when m.ends and m.was in ('sent', 'unknown') then m.reserve else 0 end,
+    case when m.costs is null then 0 else m.costs - coalesce(m.had, 0) end)::paidonce.spending)) end as budgets
+  from m where m.budgets > 0 and (m.ends or m.rule = 'note')
 ), ev as (
   insert into paidonce.event (tenant, job, n, part_on, at, from_state, to_state, actor, reason)
   select tenant, id, events + 1, part_on, now, state, case when frees then 'ready' else state end, coalesce(nullif(who, ''), seen_by),
@@ -107,4 +89,4 @@ with d as materialized (
   from m where ends
 )
 select item, rule, was, case when frees then 'ready' else state end as state, surplus, known
-from m
+from m cross join spent
