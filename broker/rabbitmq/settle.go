@@ -44,7 +44,8 @@ func (h *held) whole() amqp.Delivery {
 }
 
 func (h *held) delivery() broker.Delivery {
-	return broker.Delivery{Message: message(&h.d, h.headers), Receipt: h.receipt, Receives: h.receives(), Deadline: h.deadline()}
+	_, again := h.headers.number(headerReceives) // it is a copy of ours
+	return broker.Delivery{Message: message(&h.d, h.headers), Receipt: h.receipt, Receives: h.receives(), Again: again, Deadline: h.deadline()}
 }
 
 func (h *held) receives() int { return h.headers.receives(h.d.Redelivered) }
