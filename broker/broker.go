@@ -34,6 +34,10 @@ type Delivery struct {
 	// attempt budget, since a lost connection raises it too.
 	Receives int
 
+	// Again says that the adapter knows of an earlier hand-out that Receives need not show: one that was given
+	// back unused is not counted. False: Receives tells what is known.
+	Again bool
+
 	// Deadline is when the broker takes the delivery back unless it is extended,
 	// on this process's clock. Zero: held while connected, never extended.
 	Deadline time.Time

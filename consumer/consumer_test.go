@@ -109,6 +109,34 @@ func TestAckBusyAbsorbsDuplicates(t *testing.T) {
 	})
 }
 
+// The job's message may be given back by a worker whose claim was on record without its knowing: it was handed out
+// before although the hand-out does not count, and is not absorbed.
+func TestAckBusyKeepsWhatWasGivenBackUnused(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.cfg.AckBusy = true
+		r.prov.script = func(string, int) (time.Duration, error) { return time.Minute, nil }
+		r.send("1")
+		ds, err := r.q.Receive(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ds[0].Receives--
+		if err := r.q.Nack(t.Context(), ds[0], 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r.send("1")
+		a := r.start("a")
+		time.Sleep(20 * time.Second)
+		if d := r.q.Depth(); d.Ready+d.Held+d.Delayed != 2 {
+			t.Errorf("the queue holds %+v while the job runs, want the message that runs and the one that was given back", d)
+		}
+		time.Sleep(30 * time.Minute)
+		r.end(a)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+	})
+}
+
 // A message whose visibility lapses while its run lives is the only one that brings its job back: it is no
 // duplicate to absorb, since the run may end as one to be repeated.
 func TestAckBusyKeepsTheJobsOwnMessage(t *testing.T) {

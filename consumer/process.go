@@ -176,10 +176,10 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 }
 
 // absorbs reports whether a duplicate that finds its job busy is acknowledged at once. One that was handed out
-// before may be the very message that the job has: its visibility lapsed, or its worker died. Without it nobody would
-// bring the job back before the grace time is over.
+// before may be the very message that the job has: its visibility lapsed, its worker died, or gave it back when the ledger
+// did not answer. Without it nobody would bring the job back before the grace time is over.
 func (c *Consumer) absorbs(w *work) bool {
-	return c.cfg.AckBusy && w.request.Receives == 1 && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
+	return c.cfg.AckBusy && w.request.Receives == 1 && !w.held.delivery().Again && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
 }
 
 var errNotJoined = errors.New("PO342 this worker's own lease is over")

@@ -152,14 +152,20 @@ func nackOutlivesSource(e *env) {
 
 func nackUnused(e *env) {
 	e.publishText("unused")
-	for _, delay := range []time.Duration{0, time.Millisecond, 0, time.Millisecond} {
+	for i, delay := range []time.Duration{time.Millisecond, 0, time.Millisecond, 0} {
 		d := e.one(e.Source)
+		if i == 0 && d.Again {
+			e.Errorf("handed out for the first time with Again")
+		}
 		given := d.Receives
 		if e.CountsReceives {
 			d.Receives--
 		}
 		e.nack(d, delay)
 		d = e.one(e.Source)
+		if e.CountsReceives && d.Receives <= 1 && !d.Again {
+			e.Errorf("given back unused after %v, it came back as if for the first time: Receives %d, and Again is not set", delay, d.Receives)
+		}
 		// A broker that gives back by itself has counted the hand-out all the same.
 		if e.CountsReceives && d.Receives != given && d.Receives != given+1 {
 			e.Errorf("given back unused with Receives %d, came back with %d", given, d.Receives)

@@ -32,6 +32,7 @@ type message struct {
 // handOut gives m to s.
 func (q *Queue) handOut(m *message, s *Source, now time.Time) broker.Delivery {
 	m.receives++
+	again := m.handed > 0
 	m.holder, m.handed = s, q.next()
 	m.receipt = fmt.Sprintf("r%d", m.handed)
 	m.limit = time.Time{}
@@ -39,7 +40,7 @@ func (q *Queue) handOut(m *message, s *Source, now time.Time) broker.Delivery {
 		m.limit = now.Add(q.opts.MaxHold)
 	}
 	q.held[m.receipt] = m
-	d := broker.Delivery{Message: clone(m.Message), Receipt: m.receipt, Receives: m.receives}
+	d := broker.Delivery{Message: clone(m.Message), Receipt: m.receipt, Receives: m.receives, Again: again}
 	switch {
 	case !q.opts.NoDeadline:
 		d.Deadline = now.Add(q.opts.Visibility)

@@ -136,7 +136,7 @@ func TestReceives(t *testing.T) {
 		{"a copy, again", amqp.Delivery{Headers: amqp.Table{headerReceives: int64(4), "x-delivery-count": int64(2)}}, 7},
 		{"somebody else's header", amqp.Delivery{Headers: amqp.Table{headerReceives: "many"}}, 1},
 	} {
-		if got := receives(c.d); got != c.want {
+		if got := listed(c.d.Headers).receives(c.d.Redelivered); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -82,15 +84,15 @@ func (c *consumer) take(n int) ([]broker.Delivery, <-chan struct{}) {
 		go c.supervise(c.b.life)
 	}
 	c.quit, c.idleSince = false, time.Now()
-	var ds []broker.Delivery
-	for ; len(ds) < max(n, 1) && len(c.buffer) > 0; c.buffer = c.buffer[1:] {
-		h := c.buffer[0]
+	ds := make([]broker.Delivery, min(max(n, 1), len(c.buffer)))
+	for i, h := range c.buffer[:len(ds)] {
 		h.state = out
-		ds = append(ds, h.delivery())
+		ds[i] = h.delivery()
 	}
+	c.buffer = slices.Delete(c.buffer, 0, len(ds))
 	if len(ds) == 0 {
 		c.waiting++
-		c.look()
+		c.lookIfLacking()
 	}
 	if c.closed {
 		return ds, closedChan // nobody will broadcast any more
@@ -115,6 +117,13 @@ func (c *consumer) look() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
+	}
+}
+
+// lookIfLacking spares supervise the look that would change nothing. The lock is held.
+func (c *consumer) lookIfLacking() {
+	if c.session != nil && c.session.lacking() {
+		c.look()
 	}
 }
 
@@ -188,7 +197,8 @@ func (c *consumer) open(ctx context.Context, l **link) (*session, error) {
 		st.consumerUp, st.prepared, st.Version = true, true, s.link.version
 		s.generation = st.Generation
 	})
-	go s.write()
+	s.receipts = c.id + "-" + strconv.FormatInt(s.generation, 10) + "-"
+	go s.write(s.ch)
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()

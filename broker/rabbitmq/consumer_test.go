@@ -1,15 +1,11 @@
 package rabbitmq
 
 import (
-	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/paidonce/paidonce/broker"
 )
 
 // A Receive that comes just after Close has woken the others must not wait for ever.
@@ -29,46 +25,54 @@ func TestTakeAfterClose(t *testing.T) {
 	}
 }
 
-// A write that the driver does not finish ends with its caller's context, and so does one that waits behind it. Both are
-// on their way all the same, one after the other.
-func TestWriteIsBoundedByContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		block := make(chan struct{})
-		var written []string
-		s := &session{dead: make(chan struct{}), writes: make(chan writing)}
-		go s.write()
-		told := make(chan error)
-		for _, name := range []string{"first", "second"} {
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-				defer cancel()
-				told <- (&held{session: s}).tell(ctx, func() error {
-					<-block
-					written = append(written, name)
-					return nil
-				})
-			}()
-			synctest.Wait()
-		}
-		for range 2 {
-			if err := <-told; !errors.Is(err, broker.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v", err)
+// Supervise looks again when those who wait lack a subscription, whichever change it was that made them; else it is let alone.
+func TestLookOnlyWhenLacking(t *testing.T) {
+	for _, c := range []struct {
+		name                       string
+		waits, buffered, held, out int
+		subscribed                 bool
+		window                     int
+		want                       bool
+	}{
+		{name: "no subscription", waits: 1, want: true},
+		{name: "nobody waits"},
+		{name: "something is there already", waits: 1, buffered: 1},
+		{name: "as many are held as may be", waits: 1, held: 4},
+		{name: "the broker sends more", waits: 1, held: 3, subscribed: true, out: 1, window: 2},
+		{name: "the subscription is full and more may be held", waits: 1, held: 3, subscribed: true, out: 2, window: 2, want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newConsumer(&Broker{cfg: &settings{Config: Config{Prefetch: 4}}})
+			s := &session{c: b, held: map[string]*held{}}
+			b.started, b.session, b.waiting, b.buffer = true, s, c.waits, make([]*held, c.buffered)
+			for i := range c.held {
+				s.held[string(rune('a'+i))] = nil
 			}
-		}
-		close(block)
-		synctest.Wait()
-		if !slices.Equal(written, []string{"first", "second"}) {
-			t.Errorf("written: %v", written)
-		}
-		if err := (&held{session: s}).tell(t.Context(), func() error { return errors.New("closed") }); !errors.Is(err, broker.ErrNotHeld) {
-			t.Errorf("on a channel that is closed: %v", err)
-		}
-		close(s.dead)
-		synctest.Wait()
-		if err := (&held{session: s}).tell(t.Context(), func() error { return nil }); !errors.Is(err, broker.ErrNotHeld) {
-			t.Errorf("on a session that ended: %v", err)
-		}
-	})
+			var sub *subscription
+			if c.subscribed {
+				sub = &subscription{out: c.out, window: c.window}
+			}
+			look := func(after string, change func()) {
+				t.Helper()
+				change()
+				select {
+				case <-b.wake:
+					if !c.want {
+						t.Errorf("after %s it looks", after)
+					}
+				default:
+					if c.want {
+						t.Errorf("after %s it does not look", after)
+					}
+				}
+			}
+			look("the subscription changed", func() { s.set(sub) })
+			look("a delivery was settled", func() { b.settling++; b.finish(&held{session: s, receipt: "gone"}, nil) })
+			if c.waits > 0 && c.buffered == 0 {
+				look("somebody began to wait", func() { b.take(1) })
+			}
+		})
+	}
 }
 
 // One connection that is made ends the other one's long pause, but not the shortest

@@ -99,7 +99,7 @@ func (r *deadLink) do(ctx context.Context, calls func() error) error {
 }
 
 func deadLetter(d amqp.Delivery) broker.DeadLetter {
-	dl := broker.DeadLetter{Message: message(d)}
+	dl := broker.DeadLetter{Message: message(&d, listed(d.Headers))}
 	dl.Reason, _ = d.Headers[headerReason].(string)
 	if n, ok := d.Headers[headerReceives].(int64); ok {
 		dl.Receives = int(n)

@@ -49,21 +49,23 @@ func sendersHeaders(t amqp.Table) amqp.Table {
 	return own
 }
 
-// entry is one header of a table. What is held keeps a list of them: a table of two takes four times as much.
+// headers are those of a message. What is held keeps a list of them: a table of two takes four times as much.
+type headers []entry
+
 type entry struct {
 	name  string
 	value any
 }
 
-func listed(t amqp.Table) []entry {
-	hs := make([]entry, 0, len(t))
+func listed(t amqp.Table) headers {
+	hs := make(headers, 0, len(t))
 	for name, v := range t {
 		hs = append(hs, entry{name, v})
 	}
 	return hs
 }
 
-func tabled(hs []entry) amqp.Table {
+func (hs headers) table() amqp.Table {
 	t := make(amqp.Table, len(hs))
 	for _, h := range hs {
 		t[h.name] = h.value
@@ -71,16 +73,27 @@ func tabled(hs []entry) amqp.Table {
 	return t
 }
 
+// number is the header's value if it is an int64.
+func (hs headers) number(name string) (int64, bool) {
+	for _, h := range hs {
+		if h.name == name {
+			n, ok := h.value.(int64)
+			return n, ok
+		}
+	}
+	return 0, false
+}
+
 // attributes are the sender's headers as text. Nested tables and lists, which no
 // attribute can be, are left out.
-func attributes(t amqp.Table) map[string]string {
+func (hs headers) attributes() map[string]string {
 	var as map[string]string
-	for name, v := range t {
-		if brokers(name) {
+	for _, h := range hs {
+		if brokers(h.name) {
 			continue
 		}
 		var text string
-		switch v := v.(type) {
+		switch v := h.value.(type) {
 		case amqp.Table, []any:
 			continue
 		case nil:
@@ -94,9 +107,9 @@ func attributes(t amqp.Table) map[string]string {
 			text = fmt.Sprint(v)
 		}
 		if as == nil {
-			as = make(map[string]string, len(t))
+			as = make(map[string]string, len(hs))
 		}
-		as[name] = text
+		as[h.name] = text
 	}
 	return as
 }
@@ -104,23 +117,23 @@ func attributes(t amqp.Table) map[string]string {
 // mostReceives is the largest count that is believed: anybody may write the header of our copies.
 const mostReceives = 1 << 30
 
-// receives counts the hand-outs of d, this one included: what our copies counted,
+// receives counts the hand-outs of a message, this one included: what our copies counted,
 // plus what the broker counts since the last copy.
-func receives(d amqp.Delivery) int {
-	before, _ := d.Headers[headerReceives].(int64)
-	n, ok := d.Headers["x-acquired-count"].(int64)
+func (hs headers) receives(redelivered bool) int {
+	before, _ := hs.number(headerReceives)
+	n, ok := hs.number("x-acquired-count")
 	if !ok {
-		n, ok = d.Headers["x-delivery-count"].(int64)
+		n, ok = hs.number("x-delivery-count")
 	}
-	if !ok && d.Redelivered {
+	if !ok && redelivered {
 		n = 1 // a classic queue knows no more than that
 	}
 	return int(min(max(before, 0), mostReceives) + min(max(n, 0), mostReceives) + 1)
 }
 
-// message is what a delivery carries of its sender.
-func message(d amqp.Delivery) broker.Message {
-	m := broker.Message{ID: d.MessageId, Body: d.Body, Attributes: attributes(d.Headers)}
+// message is what a delivery with these headers carries of its sender.
+func message(d *amqp.Delivery, hs headers) broker.Message {
+	m := broker.Message{ID: d.MessageId, Body: d.Body, Attributes: hs.attributes()}
 	for _, a := range [...]struct{ name, text string }{{broker.ReplyTo, d.ReplyTo}, {broker.CorrelationID, d.CorrelationId}} {
 		if a.text == "" {
 			continue

@@ -31,6 +31,7 @@ type session struct {
 	link       *link
 	ch         *amqp.Channel
 	generation int64
+	receipts   string // begins those of its deliveries
 	chClosed   chan *amqp.Error
 	cancels    chan string   // subscriptions that the broker ended
 	lost       chan struct{} // a pump ended without our asking
@@ -147,26 +148,30 @@ func (s *session) cancelled(ctx context.Context) error {
 func (s *session) match(ctx context.Context) error {
 	c := s.c
 	c.mu.Lock()
-	wanted := c.waiting > 0 && len(c.buffer) == 0
-	room := c.b.cfg.Prefetch - len(s.held)
+	lacking, room := s.lacking(), s.room()
 	quit := c.quit
-	full := s.sub != nil && s.sub.out >= s.sub.window
 	c.mu.Unlock()
 	switch {
 	case quit && s.sub != nil:
 		return s.suspend(ctx)
-	case !wanted || room < 1:
+	case !lacking:
 		return nil
-	case s.sub == nil:
-		return s.subscribe(ctx, room)
-	case full:
+	case s.sub != nil:
 		if err := s.unsubscribe(ctx); err != nil {
 			return err
 		}
-		return s.subscribe(ctx, room)
 	}
-	return nil
+	return s.subscribe(ctx, room)
 }
+
+// lacking says whether those who wait need another subscription than there is: none is there, or the broker sends
+// nothing more on it although more may be held. c.mu is held.
+func (s *session) lacking() bool {
+	return s.c.waiting > 0 && len(s.c.buffer) == 0 && s.room() > 0 && (s.sub == nil || s.sub.out >= s.sub.window)
+}
+
+// room is how many more may be held. c.mu is held.
+func (s *session) room() int { return s.c.b.cfg.Prefetch - len(s.held) }
 
 func (s *session) subscribe(ctx context.Context, window int) error {
 	s.serial++
@@ -205,39 +210,11 @@ func (s *session) pump(sub *subscription, ds <-chan amqp.Delivery) {
 	}
 }
 
-// writing is one thing to tell the broker of a delivery.
-type writing struct {
-	do   func() error
-	done chan<- error // has room
-}
-
-// write tells the broker what settles deliveries, one after the other, until the session's end: the driver writes one frame
-// at a time, so callers would only wait for each other in it, and for as long as a write takes.
-func (s *session) write() {
-	for {
-		select {
-		case w := <-s.writes:
-			w.done <- w.do()
-		case <-s.dead:
-			return
-		}
-	}
-}
-
-// queue hands w to write, unless the session ends before.
-func (s *session) queue(w writing) {
-	select {
-	case s.writes <- w:
-	case <-s.dead:
-	}
-}
-
 func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	c := s.c
-	headers := listed(d.Headers)
-	d.Headers = nil
-	h := &held{session: s, sub: sub, d: d, headers: headers, arrived: time.Now(),
-		receipt: c.id + "-" + strconv.FormatInt(s.generation, 10) + "-" + strconv.FormatUint(d.DeliveryTag, 10)}
+	h := &held{session: s, sub: sub, d: d, headers: listed(d.Headers), arrived: time.Now(),
+		receipt: s.receipts + strconv.FormatUint(d.DeliveryTag, 10)}
+	h.d.Headers = nil
 	s.delivered.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +224,7 @@ func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	sub.out++
 	s.held[h.receipt] = h
 	c.buffer = append(c.buffer, h)
-	if c.waiting > 0 {
+	if c.waiting > 0 && len(c.buffer) == 1 { // for what is there already they have been woken
 		c.broadcast()
 	}
 }
@@ -269,6 +246,7 @@ func (s *session) set(sub *subscription) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.sub = sub
+	s.c.lookIfLacking() // somebody may have begun to wait since
 }
 
 // suspend gives back what nobody has received, and asks for nothing until somebody

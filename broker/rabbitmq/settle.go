@@ -16,7 +16,7 @@ type held struct {
 	session *session
 	sub     *subscription
 	d       amqp.Delivery // without its headers
-	headers []entry
+	headers headers
 	receipt string
 	arrived time.Time
 	state   holding // under c.mu
@@ -39,14 +39,16 @@ func (h *held) deadline() time.Time { return h.arrived.Add(h.session.c.b.cfg.bud
 // whole is the delivery as it came.
 func (h *held) whole() amqp.Delivery {
 	d := h.d
-	d.Headers = tabled(h.headers)
+	d.Headers = h.headers.table()
 	return d
 }
 
 func (h *held) delivery() broker.Delivery {
-	d := h.whole()
-	return broker.Delivery{Message: message(d), Receipt: h.receipt, Receives: receives(d), Deadline: h.deadline()}
+	_, again := h.headers.number(headerReceives) // it is a copy of ours
+	return broker.Delivery{Message: message(&h.d, h.headers), Receipt: h.receipt, Receives: h.receives(), Again: again, Deadline: h.deadline()}
 }
+
+func (h *held) receives() int { return h.headers.receives(h.d.Redelivered) }
 
 // forget ends the hold. The lock is held.
 func (h *held) forget() {
@@ -78,7 +80,7 @@ func (b *Broker) Ack(ctx context.Context, d broker.Delivery) error {
 func (b *Broker) Nack(ctx context.Context, d broker.Delivery, delay time.Duration) error {
 	return b.settle(ctx, "nack", d, func(h *held) error {
 		if delay <= 0 {
-			return h.tell(ctx, func() error { return h.session.ch.Nack(h.d.DeliveryTag, false, true) })
+			return h.tell(ctx, true)
 		}
 		return b.move(ctx, h, b.cfg.rungQueue(b.cfg.rung(delay)), amqp.Table{headerReceives: int64(max(0, d.Receives))})
 	})
@@ -92,7 +94,7 @@ func (b *Broker) Nack(ctx context.Context, d broker.Delivery, delay time.Duratio
 func (b *Broker) DeadLetter(ctx context.Context, d broker.Delivery, reason string) error {
 	return b.settle(ctx, "dead-letter", d, func(h *held) error {
 		return b.move(ctx, h, b.cfg.DeadLetter, amqp.Table{
-			headerReceives: int64(receives(h.whole())),
+			headerReceives: int64(h.receives()),
 			headerReason:   reason[:min(len(reason), maxReason)],
 			headerDeadAt:   time.Now().UnixMilli(),
 		})
@@ -183,9 +185,7 @@ func (c *consumer) finish(h *held, err error) {
 			h.forget()
 		}
 	}
-	if c.waiting > 0 {
-		c.look() // there may be room for more
-	}
+	c.lookIfLacking() // there may be room for more
 	if c.settling == 0 && c.closed {
 		c.broadcast()
 	}
@@ -216,34 +216,5 @@ func (b *Broker) move(ctx context.Context, h *held, queue string, own amqp.Table
 }
 
 func (h *held) ack(ctx context.Context) error {
-	return h.tell(ctx, func() error { return h.session.ch.Ack(h.d.DeliveryTag, false) })
-}
-
-// tell has the session's one writer do what tells the broker, and waits for it no longer than ctx: one that the driver
-// does not finish keeps all others waiting.
-func (h *held) tell(ctx context.Context, do func() error) error {
-	written := make(chan error, 1)
-	w := writing{do, written}
-	late := func() error {
-		return fmt.Errorf("not written in time: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
-	}
-	select {
-	case h.session.writes <- w:
-	case <-h.session.dead:
-		return broker.ErrNotHeld
-	case <-ctx.Done():
-		go h.session.queue(w) // it is on its way all the same
-		return late()
-	}
-	select {
-	case err := <-written:
-		if err != nil { // the channel is gone, and what it held with it
-			return fmt.Errorf("%w: %w", broker.ErrNotHeld, err)
-		}
-		return nil
-	case <-h.session.dead:
-		return broker.ErrNotHeld
-	case <-ctx.Done():
-		return late()
-	}
+	return h.tell(ctx, false)
 }

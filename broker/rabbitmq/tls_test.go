@@ -7,9 +7,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"io"
+	"maps"
 	"math/big"
 	stdnet "net"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +28,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cert, roots := selfSigned(t)
-	addr := terminate(t, b.srv.Addr(), cert)
+	addr := terminate(t, b.srv.Addr(), &tls.Config{Certificates: []tls.Certificate{cert}})
 	secure := func(c *rabbitmq.Config) {
 		c.URL = strings.Replace(strings.Replace(b.url, b.srv.Addr(), addr, 1), "amqp://", "amqps://", 1)
 	}
@@ -42,6 +47,57 @@ func TestTLS(t *testing.T) {
 	plain := b.open(func(c *rabbitmq.Config) { c.URL = strings.Replace(b.url, b.srv.Addr(), addr, 1) })
 	if plain.State().Connected {
 		t.Error("connected in the clear to a TLS port")
+	}
+}
+
+// TestTLSByURL trusts and presents the certificates that the URL names.
+func TestTLSByURL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cert, roots := selfSigned(t)
+	addr := terminate(t, b.srv.Addr(), &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots})
+	dir := t.TempDir()
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name, kind string, der []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	params := url.Values{"cacertfile": {file("ca", "CERTIFICATE", cert.Certificate[0])}, "certfile": {file("cert", "CERTIFICATE", cert.Certificate[0])},
+		"keyfile": {file("key", "PRIVATE KEY", key)}}
+	open := func(without string, instead ...string) *rabbitmq.Broker {
+		q := maps.Clone(params)
+		if q[without] = instead; len(instead) == 0 {
+			delete(q, without)
+		}
+		return b.open(func(c *rabbitmq.Config) {
+			c.URL = strings.Replace(strings.Replace(b.url, b.srv.Addr(), addr, 1), "amqp://", "amqps://", 1) + "?" + q.Encode()
+		})
+	}
+	b.worksAgain(open(""), "by the URL's certificates")
+	b.worksAgain(open("server_name_indication", "127.0.0.1"), "by the URL's server name")
+	for _, c := range []struct {
+		what, without string
+		instead       []string
+		says          string
+	}{
+		{what: "no CA", without: "cacertfile", says: "unknown authority"},
+		{what: "a CA file that is not there", without: "cacertfile", instead: []string{dir + "/nothing"}, says: "cacertfile: open " + dir},
+		{what: "a CA file of something else", without: "cacertfile", instead: params["keyfile"], says: "no certificate that can be read"},
+		{what: "a key that is none", without: "keyfile", instead: params["certfile"], says: "certfile " + dir},
+		{what: "no certificate of its own", without: "certfile", says: "certificate"},
+		{what: "another server's name", without: "server_name_indication", instead: []string{"elsewhere"}, says: "elsewhere"},
+	} {
+		r := open(c.without, c.instead...)
+		b.eventually(c.what, func() bool { return r.State().LastError != "" })
+		if s := r.State(); s.Connected || !strings.Contains(s.LastError, c.says) {
+			t.Errorf("%s: %+v, want an error with %q", c.what, s, c.says)
+		}
 	}
 }
 
@@ -69,9 +125,9 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 }
 
 // terminate listens with TLS and passes the bytes on to target.
-func terminate(t *testing.T, target string, cert tls.Certificate) string {
+func terminate(t *testing.T, target string, conf *tls.Config) string {
 	t.Helper()
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", conf)
 	if err != nil {
 		t.Fatal(err)
 	}
