@@ -72,6 +72,7 @@ func TestTurns(t *testing.T) {
 		"not quite a crowd":     {[]made{{crowded - 1, ms}, {1, ms}}, []time.Duration{0, 0}},
 		"a crowd and others":    {[]made{{1, 2 * ms}, {crowded, ms}, {1, ms}}, []time.Duration{0, 0, ms}},
 		"others and a crowd":    {[]made{{1, ms}, {crowded, 2 * ms}, {1, ms}}, []time.Duration{0, 0, 2 * ms}},
+		"a full batch":          {[]made{{batchSize, ms}, {1, ms}}, []time.Duration{0, 0}},
 		"nothing to do":         {[]made{{0, 0}, {crowded, ms}, {0, 0}, {crowded, ms}}, []time.Duration{0, 0, ms, ms}},
 		"late ones":             {[]made{{crowded, late}, {crowded, late}, {1, late}, {1, ms}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 2 * patience, 2*patience + ms}},
 		"late by nothing":       {[]made{{crowded, patience}, {crowded, patience}, {crowded, patience}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 3 * patience}},
