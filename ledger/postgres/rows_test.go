@@ -93,7 +93,9 @@ func TestCollect(t *testing.T) {
 			t.Fatalf("after %s: %v", name, err)
 		}
 	}
-	if got, err := collect[struct{ Item, Other int }](query("select 1 as item, 2 as item")); err == nil {
-		t.Errorf("a column twice, for two fields: %+v", got)
+	for name, sql := range map[string]string{"a column twice": "select 1 as item, 2 as item", "no column for a field": "select 1 as item"} {
+		if got, err := collect[struct{ Item, Other int }](query(sql)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
