@@ -189,6 +189,7 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) {
 	h, r := w.handler, &w.request
 	limits := h.Limits()
+	r.VerdictOnly = !c.wanted(w) // a duplicate that nobody waits for
 	r.Action, r.Budget, r.MaxCalls, r.Lifetime = h.Name(), limits.USD, limits.Calls, limits.Lifetime
 	var asked bool // with this token, by this delivery or an earlier one
 	r.Token, asked = c.token(r.Key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -78,6 +79,39 @@ func TestAnswersReachWhoAsks(t *testing.T) {
 		r.askFor("1", "c3")
 		time.Sleep(time.Minute)
 		r.answered(`c3 done "answer to 1"`)
+		r.end(a)
+		r.want("1", done1)
+		r.queue(memory.Depth{})
+	})
+}
+
+// claimsNoted is a ledger that notes what its claims ask for, and are told.
+type claimsNoted struct {
+	ledger.Store
+	claims *[]string
+}
+
+func (s claimsNoted) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, error) {
+	c, err := s.Store.Claim(ctx, r)
+	*s.claims = append(*s.claims, fmt.Sprintf("%s, verdict only %t", c.Verdict, r.VerdictOnly))
+	return c, err
+}
+
+// A duplicate reads the result for whoever waits for it, and for nobody else.
+func TestResultsAreReadForWhoAsks(t *testing.T) {
+	bubble(t, memory.Options{}, func(r *rig) {
+		var claims []string
+		a := r.start("a", r.answering, func(c *consumer.Config) { c.Store = claimsNoted{c.Store, &claims} })
+		r.send("1")
+		time.Sleep(time.Minute)
+		r.send("1")
+		time.Sleep(time.Minute)
+		r.askFor("1", "c1")
+		time.Sleep(time.Minute)
+		r.answered(`c1 done "answer to 1"`)
+		if want := []string{"run, verdict only true", "saved, verdict only true", "saved, verdict only false"}; !slices.Equal(claims, want) {
+			t.Errorf("claims %q, want %q", claims, want)
+		}
 		r.end(a)
 		r.want("1", done1)
 		r.queue(memory.Depth{})

@@ -105,6 +105,10 @@ type Request struct {
 	Lifetime  time.Duration // of one generation, from the row's creation or J18: calls are sent until then; 0: no limit, else at least a millisecond
 	Receives  int           // as the broker counted; the greatest is kept, for people
 	Origin    Origin        // kept by the claim that makes the row
+
+	// VerdictOnly: nobody waits for the saved result. Of a job that is done the claim says Saved then and has no Result, whether
+	// or not that is past its retention: a duplicate does not look for it. False: it comes with Saved.
+	VerdictOnly bool
 }
 
 // Verdict is what a claim finds.
@@ -114,9 +118,9 @@ type Verdict int
 const (
 	// Run: the job is this caller's.
 	Run Verdict = iota + 1
-	// Saved: done before; Claimed.Result holds the saved result.
+	// Saved: done before; Claimed.Result holds the saved result, unless the verdict alone was asked for.
 	Saved
-	// Purged: done before, and the result is past its retention.
+	// Purged: done before, and the result, which was asked for, is past its retention.
 	Purged
 	// Busy: another run owns it; ask again after Claimed.RetryIn.
 	Busy
@@ -150,7 +154,7 @@ type Claimed struct {
 	Run        int           // Run: number of this run, from 1
 	Generation int           // always, once the row exists
 	Carrier    Carrier       // always: an unknown job carried by the ledger may be acknowledged
-	Result     *Result       // Saved; without a body of more than InlineBody bytes, which Job has: duplicates must be cheap
+	Result     *Result       // Saved, nil with Request.VerdictOnly; without a body of more than InlineBody bytes, which Job has: duplicates must be cheap
 	Cost       *Nano         // Saved, Purged: what the job cost, if known
 	Error      *JobError     // HasFailed
 	RetryIn    time.Duration // Busy: the owner's remaining lease; NotDue, HeldUnknown: until it is due

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"bytes"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -11,6 +12,7 @@ import (
 // bodyCases: bodies of every size come back whole, or not at all.
 var bodyCases = []testCase{
 	{"large results", "a result is cut, or a duplicate of its job reads all of it", largeResults},
+	{"the verdict alone", "a duplicate that nobody waits for reads a result, or is told something else than others", verdictOnly},
 	{"large answers", "a paid answer is cut, or lost when it is recorded twice", largeAnswers},
 	{"large inputs", "a job with a large input cannot be run from the ledger", largeInputs},
 	{"large inputs and lost replies", "a claim whose reply was lost leaves the job without its input for ever", largeInputsAgain},
@@ -58,6 +60,40 @@ func largeResults(e *env) {
 			e.Errorf("a claim is told of a result of %d bytes as %+.80v", size, c.Result)
 		}
 	}
+}
+
+// verdictOnly: whoever does not want the result is told all else that others are told, and Saved for a job whose result is purged.
+func verdictOnly(e *env) {
+	large := e.run("large")
+	e.is("complete", e.Store.Complete(e.Context(), large.lease, ledger.Result{ID: ledger.NewID(), Body: noise(700_001)}), nil)
+	paid, purged := e.finished("paid"), e.finished("purged")
+	e.AgeRow(purged.key, pastResult)
+	e.purge(kept)
+	for _, j := range []*job{large, paid, purged, e.failed("failed"), e.cancelled("cancelled"), e.run("busy")} {
+		r := j.req
+		r.Token = ledger.NewID()
+		want := j.claim(r)
+		if want.Verdict == ledger.Purged {
+			want.Verdict = ledger.Saved
+		}
+		want.Result, want.RetryIn = nil, 0
+		r.Token, r.VerdictOnly = ledger.NewID(), true
+		j.unchanged("a claim for the verdict alone", func() {
+			got := j.claim(r)
+			got.RetryIn = 0
+			if !reflect.DeepEqual(got, want) {
+				e.Errorf("%s: told %+v, want %+v", j.key, got, want)
+			}
+		})
+		r.InputHash[0]++
+		if got := j.claim(r); got.Verdict != ledger.Mismatch {
+			e.Errorf("%s: another input is told %s", j.key, got.Verdict)
+		}
+	}
+	purged.verdict(ledger.Purged) // for whoever wants it
+	fresh := e.request("fresh")
+	fresh.VerdictOnly = true
+	e.start(fresh).row(row{State: ledger.Running, Runs: 1, Fence: 1})
 }
 
 func largeAnswers(e *env) {

@@ -27,7 +27,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 
 	t, ok := ledger.PickClaim(f)
 	if !ok {
-		return l.answer(j, f, now), nil
+		return l.answer(j, r, f, now), nil
 	}
 	switch t.ID {
 	case "J5":
@@ -50,7 +50,7 @@ func (l *Ledger) Claim(ctx context.Context, r ledger.Request) (ledger.Claimed, e
 	if t.To == ledger.Running {
 		return j.keepInput(r), nil
 	}
-	return l.answer(j, f, now), nil
+	return l.answer(j, r, f, now), nil
 }
 
 // keepInput stores an input that is larger than what is kept with the row, and answers the claim
@@ -121,11 +121,13 @@ func (r *row) running() ledger.Claimed {
 }
 
 // answer says what the row is to somebody who may not run it.
-func (l *Ledger) answer(r *row, f ledger.Facts, now time.Time) ledger.Claimed {
+func (l *Ledger) answer(r *row, q ledger.Request, f ledger.Facts, now time.Time) ledger.Claimed {
 	c := ledger.Claimed{Generation: r.Generation, Carrier: r.Carrier}
 	switch {
 	case !f.SameInput:
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
+	case r.State == ledger.Done && q.VerdictOnly:
+		c.Verdict, c.Cost = ledger.Saved, clone(r.Cost)
 	case r.State == ledger.Done && r.Purged:
 		c.Verdict, c.Cost = ledger.Purged, clone(r.Cost)
 	case r.State == ledger.Done:

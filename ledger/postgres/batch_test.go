@@ -62,6 +62,32 @@ func batches(f *fixture) {
 	}
 }
 
+// TestDuplicatesInABatch: whoever wants the result has it, beside one that does not.
+func TestDuplicatesInABatch(t *testing.T) {
+	l := newLane(t)
+	if err := l.life(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]ledger.Claimed, 3)
+	var duplicates []func() error
+	for i := range got {
+		r := l.request("a")
+		r.VerdictOnly = i != 1
+		duplicates = append(duplicates, func() (err error) {
+			got[i], err = l.Claim(t.Context(), r)
+			return err
+		})
+	}
+	if err := errors.Join(l.crowd(nil, duplicates...)...); err != nil {
+		t.Error(err)
+	}
+	for i, c := range got {
+		if c.Verdict != ledger.Saved || (c.Result != nil) != (i == 1) || i == 1 && string(c.Result.Body) != "{}" {
+			t.Errorf("duplicate %d: %+v", i, c)
+		}
+	}
+}
+
 // TestPoisonedRow: what the server refuses of one fails alone, whatever the verb.
 func TestPoisonedRow(t *testing.T) {
 	l := newLane(t)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -9,9 +10,10 @@ import (
 )
 
 var (
-	claimReadSQL   = statement("claim_read")
-	claimInsertSQL = statement("claim_insert")
-	claimTakeSQL   = statement("claim_take")
+	claimReadSQL    = statement("claim_read")
+	claimVerdictSQL = statement("claim_verdict")
+	claimInsertSQL  = statement("claim_insert")
+	claimTakeSQL    = statement("claim_take")
 )
 
 // claimRow is a job as a claim sees it, times as what is left of them.
@@ -144,9 +146,13 @@ func (l *Ledger) take(ctx context.Context, r *ledger.Request, seen *claimRow) (l
 	return taken.answer(r, asked), nil
 }
 
-// read reads the jobs of some claims.
+// read reads the jobs of some claims, and their results if one of them wants its.
 func (l *Ledger) read(ctx context.Context, rs []*ledger.Request) ([]readRow, error) {
-	return many[readRow](ctx, l.pool, claimReadSQL,
+	sql := claimVerdictSQL
+	if slices.ContainsFunc(rs, func(r *ledger.Request) bool { return !r.VerdictOnly }) {
+		sql = claimReadSQL
+	}
+	return many[readRow](ctx, l.pool, sql,
 		column(rs, func(r *ledger.Request) string { return r.Key.Tenant }),
 		column(rs, func(r *ledger.Request) string { return r.Key.Text }),
 		column(rs, func(r *ledger.Request) [16]byte { return r.Token }))
@@ -219,6 +225,8 @@ func (c *claimRow) answer(r *ledger.Request, asked time.Time) ledger.Claimed {
 		a.Verdict, a.Stored = ledger.Mismatch, &ledger.Identity{Action: c.Action, InputHash: ledger.Hash(c.InputHash)}
 	case c.State == ledger.Running && c.Mine:
 		return c.running(r.Key, asked)
+	case c.State == ledger.Done && r.VerdictOnly:
+		a.Verdict, a.Cost = ledger.Saved, c.Cost
 	case c.State == ledger.Done && c.ResultID == nil:
 		a.Verdict, a.Cost = ledger.Purged, c.Cost
 	case c.State == ledger.Done:

@@ -76,7 +76,7 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 	it := &item[A, R]{ctx: ctx, ask: a, done: make(chan struct{})}
 	select {
 	case g.waiting <- it:
-	case g.lanes.work <- func() { g.depart(it) }:
+	case g.lanes.work <- func(t *turn) { g.depart(t, it) }:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-g.lanes.closed:
@@ -99,10 +99,11 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 }
 
 // depart makes batches on a lane, of first and of who waits, until it holds nobody back.
-func (g *group[A, R]) depart(first *item[A, R]) {
+func (g *group[A, R]) depart(t *turn, first *item[A, R]) {
 	for held := []*item[A, R]{first}; len(held) > 0; {
 		var batch []*item[A, R]
 		if batch, held = g.board(held); len(batch) > 0 {
+			t.begin(len(batch))
 			g.serve(batch)
 		}
 	}

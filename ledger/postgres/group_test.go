@@ -30,9 +30,11 @@ type bed struct {
 	ended   []context.Context // of batches that were ended from outside
 }
 
-func newBed(t *testing.T) *bed {
+func newBed(t *testing.T) *bed { return newBedOn(t, 1) }
+
+func newBedOn(t *testing.T, lanes int) *bed {
 	b := &bed{T: t, fails: func([]string) error { return nil }}
-	b.group = newGroup(newLanes(1), b.statement)
+	b.group = newGroup(newLanes(lanes), b.statement)
 	t.Cleanup(b.lanes.close)
 	return b
 }
@@ -110,6 +112,23 @@ func TestGroup(t *testing.T) {
 		b.made("a", "b none c")
 		if d := time.Since(begun); d != 2*time.Second {
 			t.Errorf("it took %s, want two statements of a second", d)
+		}
+	})
+}
+
+// TestGroupInCrowds: nothing begins beside a statement for many, until it is late.
+func TestGroupInCrowds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBedOn(t, 4)
+		begun := time.Now()
+		got := append(b.asks("a", "b"), b.asks("c", "d", "e", "f", "g")...)
+		time.Sleep(patience) // a and b are late
+		synctest.Wait()
+		got = append(got, b.asks("x", "y")...)
+		b.want(got, "a", "b", "c", "d", "e", "f", "g", "x", "y")
+		b.made("a", "b", "c d e f g", "x y")
+		if d := time.Since(begun); d != 2*patience+time.Second {
+			t.Errorf("the last ended after %s", d)
 		}
 	})
 }

@@ -4,24 +4,93 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // lanes are the goroutines that make the statements of groups, as many as there are
 // connections. A goroutine keeps the stack that it once needed, and pgx needs a deep one: made by
 // the caller, every call that waits for a model would hold it. The user's work in a
 // result's transaction stays on the caller's own goroutine.
+//
+// Few statements are under way at a time, so that who comes meanwhile comes together with others:
+// two, or one for a crowd. The other lanes are for when statements are late.
 type lanes struct {
-	work   chan func()
+	work   chan func(*turn)
+	next   chan struct{} // with the lane that takes what comes next
 	closed chan struct{}
 	once   sync.Once
 	all    sync.WaitGroup
+
+	mu     sync.Mutex
+	under  int  // statements under way that are not late
+	crowds int  // those of them that are for a crowd
+	kept   bool // next is with nobody until one of them ends or is late
+}
+
+const (
+	// turns is how many statements are under way at a time, but for late ones.
+	turns = 2
+	// crowded is how many asks are a crowd, beside whose statement none begins. Of a batch that is full there is one more.
+	crowded = 5
+	// patience is when a statement is late: it waits for a row's lock, or for a slow disk, and holds nobody
+	// back any more. On a fast disk a large batch takes about as long.
+	patience = 3 * time.Millisecond
+)
+
+// turn is one statement of a lane. Guarded by lanes.mu.
+type turn struct {
+	lanes              *lanes
+	crowd, begun, over bool // over: it has ended, or is late
+}
+
+// begin says for how many the statement is, the first time, and lets another lane take what comes next if it may.
+func (t *turn) begin(asks int) {
+	l := t.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.begun {
+		return
+	}
+	t.begun, l.kept = true, true
+	if !t.over {
+		t.crowd = asks >= crowded && asks < batchSize
+		l.count(t, 1)
+	}
+	l.handOn()
+}
+
+// end is its end, or when it is late, whichever is first.
+func (t *turn) end() {
+	l := t.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.begun && !t.over {
+		l.count(t, -1)
+	}
+	t.over = true
+	l.handOn()
+}
+
+func (l *lanes) count(t *turn, n int) {
+	l.under += n
+	if t.crowd {
+		l.crowds += n
+	}
+}
+
+func (l *lanes) handOn() {
+	if l.kept && l.under < turns && l.crowds == 0 {
+		l.kept = false
+		l.next <- struct{}{} // there is one, and room for it
+	}
 }
 
 // errClosed: the ledger was closed.
 var errClosed = errors.New("the Postgres ledger is closed")
 
 func newLanes(n int) *lanes {
-	l := &lanes{work: make(chan func()), closed: make(chan struct{})}
+	l := &lanes{work: make(chan func(*turn)), next: make(chan struct{}, 1), closed: make(chan struct{})}
+	l.next <- struct{}{}
 	for range n {
 		l.all.Go(l.run)
 	}
@@ -31,12 +100,27 @@ func newLanes(n int) *lanes {
 func (l *lanes) run() {
 	for {
 		select {
+		case <-l.next:
+		case <-l.closed:
+			return
+		}
+		select {
 		case f := <-l.work:
-			f()
+			l.make(f)
 		case <-l.closed:
 			return
 		}
 	}
+}
+
+// make makes a statement, on the lane that takes what comes next.
+func (l *lanes) make(f func(*turn)) {
+	t := &turn{lanes: l}
+	late := time.AfterFunc(patience, t.end)
+	f(t)
+	late.Stop()
+	t.end()
+	t.begin(0) // if there was nothing to do
 }
 
 // close waits for what runs.
@@ -49,8 +133,9 @@ func (l *lanes) close() {
 // caller's.
 func (l *lanes) do(ctx context.Context, f func()) error {
 	done := make(chan any, 1)
-	task := func() {
+	task := func(t *turn) {
 		defer func() { done <- recover() }()
+		t.begin(1)
 		f()
 	}
 	select {

@@ -3,8 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestLanes(t *testing.T) {
@@ -47,6 +50,150 @@ func TestLanes(t *testing.T) {
 		l.close()
 		if err := l.do(t.Context(), func() {}); !errors.Is(err, errClosed) {
 			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// made is a statement of a test: for how many it is, and how long it takes. One for nobody does not begin.
+type made struct {
+	asks int
+	time.Duration
+}
+
+// TestTurns says when statements begin that are all asked for at once, on four lanes.
+func TestTurns(t *testing.T) {
+	const ms, late = time.Millisecond, time.Second
+	for name, c := range map[string]struct {
+		made  []made
+		begin []time.Duration
+	}{
+		"lone ones":             {[]made{{1, ms}, {1, 2 * ms}, {1, 2 * ms}, {1, ms}}, []time.Duration{0, 0, ms, 2 * ms}},
+		"a crowd":               {[]made{{crowded, ms}, {1, ms}, {1, ms}}, []time.Duration{0, ms, ms}},
+		"not quite a crowd":     {[]made{{crowded - 1, ms}, {1, ms}}, []time.Duration{0, 0}},
+		"a crowd and others":    {[]made{{1, 2 * ms}, {crowded, ms}, {1, ms}}, []time.Duration{0, 0, ms}},
+		"others and a crowd":    {[]made{{1, ms}, {crowded, 2 * ms}, {1, ms}}, []time.Duration{0, 0, 2 * ms}},
+		"a full batch":          {[]made{{batchSize, ms}, {1, ms}}, []time.Duration{0, 0}},
+		"nothing to do":         {[]made{{0, 0}, {crowded, ms}, {0, 0}, {crowded, ms}}, []time.Duration{0, 0, ms, ms}},
+		"late ones":             {[]made{{crowded, late}, {crowded, late}, {1, late}, {1, ms}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 2 * patience, 2*patience + ms}},
+		"late by nothing":       {[]made{{crowded, patience}, {crowded, patience}, {crowded, patience}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 3 * patience}},
+		"more late ones":        {[]made{{1, late}, {1, late}, {1, late}, {1, late}, {1, ms}}, []time.Duration{0, 0, patience, patience, late}},
+		"late and lone at once": {[]made{{1, patience}, {1, patience}, {1, patience}, {1, patience}}, []time.Duration{0, 0, patience, patience}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, zero := newLanes(4), time.Now()
+				begin := make([]time.Duration, len(c.made))
+				var all sync.WaitGroup
+				for i, m := range c.made {
+					all.Add(1)
+					go func() {
+						l.work <- func(turn *turn) {
+							defer all.Done()
+							begin[i] = time.Since(zero)
+							if m.asks > 0 {
+								turn.begin(m.asks)
+							}
+							time.Sleep(m.Duration)
+						}
+					}()
+					synctest.Wait()
+				}
+				all.Wait()
+				if !slices.Equal(begin, c.begin) {
+					t.Errorf("they began after %v, want %v", begin, c.begin)
+				}
+				rest(t, l)
+				l.close()
+			})
+		})
+	}
+}
+
+// rest checks that one lane waits for work, and that nothing is counted that has ended.
+func rest(t *testing.T, l *lanes) {
+	t.Helper()
+	synctest.Wait()
+	if len(l.next) != 0 || l.kept || l.under != 0 || l.crowds != 0 {
+		t.Errorf("at rest %d other lanes may take what comes next, or none may (%t); %d statements are under way, %d for crowds",
+			len(l.next), l.kept, l.under, l.crowds)
+	}
+}
+
+// TestTurnsEnd: whatever becomes of a statement, its turn ends once.
+func TestTurnsEnd(t *testing.T) {
+	for name, f := range map[string]func(*lanes){
+		"a panic": func(l *lanes) {
+			defer func() { recover() }()
+			l.do(context.Background(), func() { panic("a fault") })
+		},
+		"a late panic": func(l *lanes) {
+			defer func() { recover() }()
+			l.do(context.Background(), func() { time.Sleep(time.Second); panic("a fault") })
+		},
+		"two statements of one departure": func(l *lanes) {
+			l.work <- func(turn *turn) {
+				turn.begin(crowded)
+				time.Sleep(time.Millisecond)
+				turn.begin(crowded)
+			}
+		},
+		"two late ones": func(l *lanes) {
+			l.work <- func(turn *turn) {
+				turn.begin(1)
+				time.Sleep(time.Second)
+				turn.begin(crowded)
+				time.Sleep(time.Second)
+			}
+		},
+		"one that is late before it begins": func(l *lanes) {
+			l.work <- func(turn *turn) {
+				time.Sleep(2 * patience)
+				turn.begin(crowded)
+				time.Sleep(time.Second)
+			}
+			begun := time.Now()
+			l.do(context.Background(), func() {})
+			if d := time.Since(begun); d != 2*patience {
+				panic(d.String() + " until the next could begin")
+			}
+		},
+		"ten at once, all as long as there is patience": func(l *lanes) {
+			var all sync.WaitGroup
+			for i := range 10 {
+				all.Go(func() {
+					if i%2 == 0 {
+						l.do(context.Background(), func() { time.Sleep(patience) })
+						return
+					}
+					l.work <- func(turn *turn) { turn.begin(crowded); time.Sleep(patience) }
+				})
+			}
+			all.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLanes(4)
+				f(l)
+				time.Sleep(time.Minute)
+				rest(t, l)
+				l.close()
+			})
+		})
+	}
+}
+
+// TestCloseAtWork: lanes that wait for a turn end as well, and those at work first end that.
+func TestCloseAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ended := newLanes(4), 0
+		for range 2 {
+			go l.do(t.Context(), func() { time.Sleep(patience / 2); ended++ })
+		}
+		synctest.Wait()
+		l.close()
+		if ended != 2 {
+			t.Errorf("closed when %d of 2 had ended", ended)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func many[T any](ctx context.Context, q querier, sql string, args ...any) ([]T, 
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	return collect[T](rows)
 }
 
 // first is the first of rows; ErrNotFound when there is none.
@@ -98,7 +98,7 @@ func pipeline(asks int) *pgx.Batch {
 func end[T any](ctx context.Context, q querier, b *pgx.Batch, sql string, args ...any) ([]T, error) {
 	var found []T
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		found, err = collect[T](rows)
 		return err
 	})
 	return found, q.SendBatch(ctx, b).Close()

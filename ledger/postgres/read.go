@@ -132,14 +132,8 @@ func value[T any](p *T) (v T) {
 
 // attempts reads those of a job that are in a state, or all.
 func attempts(ctx context.Context, q querier, tenant string, job int64, state ledger.AttemptState) ([]ledger.AttemptRow, error) {
-	rows, err := q.Query(ctx, attemptsSQL, tenant, job, state)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (ledger.AttemptRow, error) {
-		a, err := pgx.RowToStructByName[attemptRow](r)
-		return a.attempt(), err
-	})
+	rows, err := many[attemptRow](ctx, q, attemptsSQL, tenant, job, state)
+	return column(rows, attemptRow.attempt), err
 }
 
 // Job implements ledger.Reader. It reads everything in one snapshot.

@@ -307,7 +307,7 @@ func (f *fixture) plans(ctx context.Context, tx pgx.Tx) error {
 	// A scan of an index without a condition, or by the tenant alone.
 	part := regexp.MustCompile(`Index (Only )?Scan .*\n *([^I ]|Index Cond: \(tenant = [^)]*\)\n)`)
 	ordered := regexp.MustCompile(`(?s)(LockRows|Insert on job).{1,400}Sort Key: \w+\.tenant, \w+\.(id|job|key)\n`)
-	for name, arguments := range map[string]int{"claim_read": 3, "claim_insert": 15, "claim_take": 14, "look": 4, "lock": 2, "send": 14, "send_within": 16, "budgets": 2,
+	for name, arguments := range map[string]int{"claim_read": 3, "claim_verdict": 3, "claim_insert": 15, "claim_take": 14, "look": 4, "lock": 2, "send": 14, "send_within": 16, "budgets": 2,
 		"settle": 21, "complete": 7, "applicable": 3, "apply": 4, "facts": 2, "release": 13, "find": 2, "gated": 3, "job": 2, "chunk": 5, "chunks": 3, "answer": 3, "keep_input": 5, "follow": 9, "steps": 4, "put": 7, "submit": 7, "submitted": 2} {
 		plan, err := explain(ctx, tx, name, "("+strings.Repeat("null, ", arguments-1)+"null)")
 		if err != nil {

@@ -24,7 +24,7 @@ func finishAsking(ctx context.Context, q querier, c *completion) ([]finishedRow,
 	b := pipeline(1)
 	var rows []finishedRow
 	b.Queue(completeSQL, completeArgs([]*completion{c})...).Query(func(r pgx.Rows) (err error) {
-		rows, err = pgx.CollectRows(r, pgx.RowToStructByName[finishedRow])
+		rows, err = collect[finishedRow](r)
 		return err
 	})
 	c.queueAsked(b, true)

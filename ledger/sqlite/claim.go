@@ -48,7 +48,7 @@ func (l *Ledger) seen(ctx context.Context, r ledger.Request) (*ledger.Claimed, e
 	case some:
 		return nil, nil
 	}
-	c, err := j.answer(ctx, l.readers, f, now)
+	c, err := j.answer(ctx, l.readers, r, f, now)
 	return &c, err
 }
 
@@ -71,7 +71,7 @@ func (t *tx) claim(q ledger.Request) (ledger.Claimed, error) {
 	f := j.claimFacts(q, t.now)
 	rule, ok := ledger.PickClaim(f)
 	if !ok {
-		return j.answer(context.Background(), t, f, t.now)
+		return j.answer(context.Background(), t, q, f, t.now)
 	}
 	switch rule.ID {
 	case "J5":
@@ -103,7 +103,7 @@ func (t *tx) claim(q ledger.Request) (ledger.Claimed, error) {
 	if rule.To == ledger.Running {
 		return j.running(asked, t.now), nil
 	}
-	return j.answer(context.Background(), t, f, t.now)
+	return j.answer(context.Background(), t, q, f, t.now)
 }
 
 func orClosed(err error) error {
@@ -169,13 +169,15 @@ func (r *row) running(asked, now time.Time) ledger.Claimed {
 }
 
 // answer says what the row is to somebody who may not run it.
-func (r *row) answer(ctx context.Context, q querier, f ledger.Facts, now time.Time) (ledger.Claimed, error) {
+func (r *row) answer(ctx context.Context, db querier, q ledger.Request, f ledger.Facts, now time.Time) (ledger.Claimed, error) {
 	c := ledger.Claimed{Generation: r.Generation, Carrier: r.Carrier}
 	switch {
 	case !f.SameInput:
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
+	case r.State == ledger.Done && q.VerdictOnly:
+		c.Verdict, c.Cost = ledger.Saved, r.Cost
 	case r.State == ledger.Done:
-		saved, err := r.result(ctx, q)
+		saved, err := r.result(ctx, db)
 		if saved != nil {
 			if _, large := ledger.Referred(saved.Body); large {
 				saved.Body = nil

@@ -101,7 +101,7 @@ func (i *intake) put(ctx context.Context, m broker.Message) error {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	c, err := i.store.Claim(ctx, ledger.Request{Key: in.Key.Ledger(), Action: h.Name(), InputHash: in.Hash, Input: in.Body, Carrier: ledger.CarriedByLedger,
-		Worker: i.worker, Token: ledger.NewID(), MaxRun: intakeLease})
+		Worker: i.worker, Token: ledger.NewID(), MaxRun: intakeLease, VerdictOnly: true})
 	switch {
 	case err != nil:
 		return err
