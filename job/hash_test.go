@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,14 @@ func decoded[T any](t *testing.T, s string) T {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// canonical is the form that hashInput hashes.
+func canonical(in any, volatile []string) ([]byte, error) {
+	c := canons.Get().(*canon)
+	defer c.free()
+	form, err := c.form(in, volatile)
+	return bytes.Clone(bytes.TrimPrefix(form, []byte(hashVersion))), err
 }
 
 // TestHashGolden: rows hold these hashes, so their bytes must not change.
@@ -197,6 +206,37 @@ func TestDeep(t *testing.T) {
 		_, werr := byTree(v, nil)
 		if _, err := canonical(v, nil); (err == nil) != c.ok || (werr == nil) != c.ok {
 			t.Errorf("nested %d deep: %v, by its tree %v", c.depth, err, werr)
+		}
+	}
+}
+
+// TestHashBuffers: what one message leaves in the buffers, or is too large for them, changes nothing of the next one's hash.
+func TestHashBuffers(t *testing.T) {
+	long := strings.Repeat("<x>", keptCanon)
+	messages := []any{decoded[after](t, message), map[string]any{"z": long, "a": []any{1, map[string]any{"y": 1, "b": long}}}, func() {},
+		json.RawMessage(strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)), decoded[before](t, message), "", map[string]any{"b": 1, "a": 0}}
+	for range 3 {
+		for _, m := range messages {
+			want, werr := byTree(m, []string{"b"})
+			got, err := canonical(m, []string{"b"})
+			if (err == nil) != (werr == nil) || !bytes.Equal(got, want) {
+				t.Errorf("canonical form of %.80q: %.80q, %v; by its tree %.80q, %v", m, got, err, want, werr)
+			}
+		}
+	}
+	c := canons.Get().(*canon)
+	defer c.free()
+	if held := c.encoded.Cap() + cap(c.out) + cap(c.moved); held > keptCanon {
+		t.Errorf("%d bytes are kept", held)
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	in := before{Tenant: "acme", Rev: 3, Lines: []line{{strings.Repeat("lorem ipsum ", 80), 1}, {"b", 2}}, Labels: map[string]string{"z": "1", "a": "2"}, At: "noon"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := hashInput(in, nil); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
