@@ -40,10 +40,8 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 	if w.reply.to == "" {
 		w.reply = addressOf(m.attributes) // of what was wrapped
 	}
-	if err == nil {
-		w.request = ledger.Request{
-			Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
-	}
+	w.request = ledger.Request{
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
 	c.named(w, cmp.Or(m.job, w.job), 0, 0)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)

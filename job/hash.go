@@ -71,9 +71,13 @@ var canons = sync.Pool{New: func() any {
 const keptCanon = 64 << 10
 
 func (c *canon) free() {
-	if c.encoded.Cap()+cap(c.out)+cap(c.moved) <= keptCanon {
+	if c.size() <= keptCanon {
 		canons.Put(c)
 	}
+}
+
+func (c *canon) size() int {
+	return c.encoded.Cap() + cap(c.out) + cap(c.moved) + 40*cap(c.fields)
 }
 
 // form is the canonical form of a value behind the hash's version, until the canon is freed.
@@ -219,7 +223,11 @@ func (c *canon) name() []byte {
 // text reads a string, appends its canonical form, which escapes no more than it must, and reports whether it is empty.
 func (c *canon) text() (empty bool) {
 	from, plain := c.at, true
-	for c.at++; c.in[c.at] != '"'; c.at++ {
+	c.at++
+	if end := bytes.IndexByte(c.in[c.at:], '"'); bytes.IndexByte(c.in[c.at:c.at+end], '\\') < 0 {
+		c.at += end // most escape nothing
+	}
+	for ; c.in[c.at] != '"'; c.at++ {
 		if c.in[c.at] == '\\' {
 			c.at++
 			plain = plain && c.in[c.at] != 'u' && c.in[c.at] != '/' // the others are as short as can be

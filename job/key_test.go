@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,6 +68,18 @@ func TestKeyRefused(t *testing.T) {
 	}
 	if err := K("t", "a", "").Rev(-1).Check(); !strings.Contains(err.Error(), "part 3") {
 		t.Errorf("the first mistake is not the one that is shown: %v", err)
+	}
+}
+
+// Keys are the same that print the same.
+func TestKeySame(t *testing.T) {
+	some := append(slices.Clone(keys), K("acme", "invoice.extract", "9821").Rev(3), K("acme", "invoice.extract", "9821").Rev(4), Key{})
+	for i, a := range some {
+		for k, b := range some {
+			if a.same(b) != (i == k) {
+				t.Errorf("%s and %s are the same: %v", a, b, a.same(b))
+			}
+		}
 	}
 }
 
