@@ -193,16 +193,20 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
+func nested(depth int) (v any) {
+	for range depth {
+		v = []any{v}
+	}
+	return v
+}
+
 // TestDeep: what nests too deep to be read has no canonical form.
 func TestDeep(t *testing.T) {
 	for _, c := range []struct {
 		depth int
 		ok    bool
 	}{{maxDepth, true}, {maxDepth + 1, false}} {
-		var v any
-		for range c.depth {
-			v = []any{v}
-		}
+		v := nested(c.depth)
 		_, werr := byTree(v, nil)
 		if _, err := canonical(v, nil); (err == nil) != c.ok || (werr == nil) != c.ok {
 			t.Errorf("nested %d deep: %v, by its tree %v", c.depth, err, werr)
@@ -217,7 +221,7 @@ func TestHashBuffers(t *testing.T) {
 	}
 	long := strings.Repeat("<x>", keptCanon)
 	messages := []any{decoded[after](t, message), map[string]any{"z": long, "a": []any{1, map[string]any{"y": 1, "b": long}}}, func() {},
-		json.RawMessage(strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)), decoded[before](t, message), "", map[string]any{"b": 1, "a": 0}, quoted{"<&"}}
+		nested(maxDepth + 1), decoded[before](t, message), "", map[string]any{"b": 1, "a": 0}, quoted{"<&"}}
 	for range 3 {
 		for _, m := range messages {
 			want, werr := byTree(m, []string{"b"})
