@@ -220,7 +220,12 @@ func TestHashBuffers(t *testing.T) {
 		Text string `json:"text,string"` // the escapes for HTML are part of its value
 	}
 	long := strings.Repeat("<x>", keptCanon)
-	messages := []any{decoded[after](t, message), map[string]any{"z": long, "a": []any{1, map[string]any{"y": 1, "b": long}}}, func() {},
+	var again []byte // the same names many times, of which the last counts
+	for i := range 100 {
+		again = fmt.Appendf(again, `,"%d":%d`, i%7, i+1)
+	}
+	again = append([]byte(`{"8":0`), append(again, '}')...)
+	messages := []any{json.RawMessage(again), decoded[after](t, message), map[string]any{"z": long, "a": []any{1, map[string]any{"y": 1, "b": long}}}, func() {},
 		nested(maxDepth + 1), decoded[before](t, message), "", map[string]any{"b": 1, "a": 0}, quoted{"<&"}}
 	for range 3 {
 		for _, m := range messages {
