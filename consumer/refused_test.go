@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -85,4 +86,32 @@ func TestDrainEndsClaims(t *testing.T) {
 		}
 		r.queue(memory.Depth{Ready: 1})
 	})
+}
+
+// unjoined refuses workers with err.
+type unjoined struct {
+	ledger.Store
+	err error
+}
+
+func (s unjoined) Join(context.Context, ledger.Worker) (ledger.WorkerID, error) {
+	return ledger.WorkerID{}, s.err
+}
+
+// A ledger of another schema ends a worker at once. One that is away is asked again until the worker is stopped, which ends it at once too.
+func TestNotJoined(t *testing.T) {
+	for _, c := range []struct{ err, want error }{{ledger.ErrSchema, ledger.ErrSchema}, {errDown, nil}} {
+		bubble(t, memory.Options{}, func(r *rig) {
+			a := r.start("a", func(cfg *consumer.Config) { cfg.Store = unjoined{cfg.Store, c.err} })
+			began := time.Now()
+			if c.want == nil {
+				time.Sleep(time.Minute)
+				began = time.Now()
+				a.stop()
+			}
+			if err := <-a.done; !errors.Is(err, c.want) || time.Since(began) > 0 {
+				r.Errorf("%v: ended with %v after %v", c.err, err, time.Since(began))
+			}
+		})
+	}
 }
