@@ -251,14 +251,14 @@ var (
 const known = `select array_agg(` + doneKey + `) as keys, array_agg(gen_random_uuid()) as tokens from generate_series(1, %d) \gset
 `
 
-// oursScripts are a batch of whole jobs, and one of duplicates, in pgbench's words, from the ledger's own files. A duplicate that
-// finds no result is an error: a division by zero.
+// oursScripts are a batch of whole jobs, and one of duplicates, in pgbench's words, from the ledger's own files. A duplicate whose
+// job is not done is an error: a division by zero.
 func oursScripts(folder string, batch int) (jobs, again string, err error) {
-	read, err := pgbenchStatement(folder, "claim_read", []string{"tenants", "keys", "tokens"}, batch)
+	read, err := pgbenchStatement(folder, "claim_verdict", []string{"tenants", "keys", "tokens"}, batch)
 	if err != nil {
 		return "", "", err
 	}
-	again = fmt.Sprintf(known, batch) + fmt.Sprintf("select 1 / (count(result_id) = %d)::int from (%s) r;\n", batch, read)
+	again = fmt.Sprintf(known, batch) + fmt.Sprintf("select 1 / (count(*) filter (where state = 'done') = %d)::int from (%s) r;\n", batch, read)
 	jobs, err = oursScript(folder, batch)
 	return jobs, again, err
 }

@@ -36,8 +36,10 @@ type errUnresolved struct {
 // that names its job by attribute is wrapped by nobody but an extended client, which keeps attributes.
 func (c Config) unwrap(ctx context.Context, m broker.Message) (broker.Message, error) {
 	named := m.Attributes[Attribute] != ""
-	if inner, ok := notification(m); ok && !named {
-		m, named = inner, inner.Attributes[Attribute] != ""
+	if !named {
+		if inner, ok := notification(m); ok {
+			m, named = inner, inner.Attributes[Attribute] != ""
+		}
 	}
 	p, ok, err := pointer(m)
 	if err != nil {
@@ -51,7 +53,10 @@ func (c Config) unwrap(ctx context.Context, m broker.Message) (broker.Message, e
 	if err := c.fits(m.Body); err != nil {
 		return m, err
 	}
-	if detail, ok := event(m.Body); ok && !named {
+	if named {
+		return m, nil
+	}
+	if detail, ok := event(m.Body); ok {
 		m.Body = detail
 	}
 	return m, nil

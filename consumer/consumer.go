@@ -18,10 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/paidonce/paidonce/broker"
-	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -47,6 +44,7 @@ type Consumer struct {
 
 	worker   atomic.Pointer[ledger.WorkerID]
 	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
+	settles  atomic.Pointer[common]    // the latest; nil: none yet
 	drainEnd atomic.Pointer[time.Time] // when paid calls are given up; nil: not draining
 
 	mu      sync.Mutex
@@ -150,13 +148,13 @@ func (c *Consumer) joined() bool {
 func (c *Consumer) join(ctx context.Context) error {
 	host, _ := os.Hostname() // for people; an empty one is no fault
 	w := ledger.Worker{ID: c.cfg.Name, TTL: c.cfg.Lease, Host: host, PID: os.Getpid(), Version: c.cfg.Version, Config: c.cfg.ConfigHash}
-	return backoff.Retry(func() error {
+	return repeat(ctx.Done(), pauses{first: 200 * time.Millisecond, ceil: 10 * time.Second}, 0, func() error {
 		asked := time.Now()
 		jctx, cancel := context.WithTimeout(ctx, settleTimeout)
 		defer cancel()
 		id, err := c.store.Join(jctx, w)
 		if errors.Is(err, ledger.ErrSchema) {
-			return backoff.Permanent(fmt.Errorf("joining the ledger: %w", err))
+			return permanent{fmt.Errorf("joining the ledger: %w", err)}
 		}
 		if err != nil {
 			c.log.WarnContext(ctx, "ledger not joined", "error", err)
@@ -167,7 +165,7 @@ func (c *Consumer) join(ctx context.Context) error {
 		c.lease.Store(&deadline)
 		c.log.InfoContext(ctx, "joined the ledger", "epoch", id.Epoch, "lease", c.cfg.Lease)
 		return nil
-	}, backoff.WithContext(again(200*time.Millisecond, 10*time.Second), ctx))
+	})
 }
 
 func (c *Consumer) leave() {
@@ -180,7 +178,7 @@ func (c *Consumer) leave() {
 
 // receive takes slots, fills them with deliveries and starts a goroutine for each.
 func (c *Consumer) receive(ctx, paid context.Context) error {
-	wait := again(100*time.Millisecond, 10*time.Second)
+	wait := pauses{first: 100 * time.Millisecond, ceil: 10 * time.Second}
 	for {
 		for !c.joined() && ctx.Err() == nil { // a message taken now could not be claimed
 			sleep(ctx, c.cfg.Lease/20)
@@ -193,11 +191,12 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 		c.slots.poll(ctx, func(ctx context.Context) { ds, err = c.cfg.Source.Receive(ctx, n) })
 		c.slots.give(n - len(ds))
 		for _, d := range ds {
-			c.runs.Go(func() { c.deliver(ctx, paid, c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})) })
+			w := c.begin(&held{d: d, span: time.Until(d.Deadline), renewed: time.Now()})
+			c.runs.Go(func() { c.deliver(ctx, paid, w) })
 		}
 		switch {
 		case err == nil:
-			wait.Reset()
+			wait.reset()
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, errYield), errors.Is(err, context.Canceled):
@@ -206,7 +205,7 @@ func (c *Consumer) receive(ctx, paid context.Context) error {
 			runtime.Gosched()
 		case errors.Is(err, broker.ErrUnavailable):
 			c.log.WarnContext(ctx, "nothing can be received", "error", err)
-			sleep(ctx, wait.NextBackOff())
+			sleep(ctx, wait.next())
 		default:
 			return fmt.Errorf("receiving from the broker: %w", err)
 		}
@@ -222,24 +221,27 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 }
 
-// again is an exponential wait with jitter, of half as much more or less, that never gives up.
-func again(first, ceil time.Duration) *spread {
-	return &spread{backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(ceil), backoff.WithMaxElapsedTime(0), backoff.WithRandomizationFactor(0))}
+// shareFor is how long a settle context is given to writes that begin.
+const shareFor = time.Second
+
+// common is a settle context for what is written of every delivery, its claim, its end, its ack: with a context and a timer for each, they
+// would be a good part of what a duplicate takes. Writes that begin within shareFor have one in common, so it ends up to
+// shareFor later than one of their own would, and never sooner.
+type common struct {
+	context.Context
+	until time.Time // who begins later gets another one
 }
 
-// spread takes its jitter from where all of it comes from.
-type spread struct{ *backoff.ExponentialBackOff }
-
-// NextBackOff implements backoff.BackOff.
-func (s *spread) NextBackOff() time.Duration {
-	d := s.ExponentialBackOff.NextBackOff()
-	if d == backoff.Stop {
-		return d
+// common is such a context. ctx is any below Run's: all of them have its values.
+func (c *Consumer) common(ctx context.Context) context.Context {
+	now := time.Now()
+	if s := c.settles.Load(); s != nil && now.Before(s.until) {
+		return s.Context
 	}
-	if d = d/2 + jitter.Below(d+1); s.MaxElapsedTime != 0 && s.GetElapsedTime()+d > s.MaxElapsedTime {
-		return backoff.Stop // with its jitter too it ends in time
-	}
-	return d
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout+shareFor)
+	context.AfterFunc(sctx, cancel) // it ends by its time alone
+	c.settles.Store(&common{sctx, now.Add(shareFor)})
+	return sctx
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/internal/jitter"
 	"github.com/paidonce/paidonce/job"
@@ -77,9 +75,7 @@ func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) e
 // conclude makes the end of a run durable, then settles its delivery, or says when it
 // wants the next look.
 func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n int, out []byte, err error) (ledger.State, *later) {
-	tctx, cancel := settling(ctx)
-	run.Tidy(tctx)
-	cancel()
+	run.Tidy(c.common(ctx))
 	lease, _ := c.owned(w)
 	if err == nil {
 		res := run.Result(out)
@@ -162,22 +158,17 @@ func (c *Consumer) carry(ctx, paid context.Context, w *work) {
 // persist repeats a write until the ledger answers: an outage must not cost an
 // answer. It ends with the drain time.
 func (c *Consumer) persist(ctx, paid context.Context, write func(context.Context) error) error {
-	wait := again(50*time.Millisecond, 2*time.Second)
-	for {
-		sctx, cancel := settling(ctx)
-		err := write(sctx)
-		cancel()
-		if err == nil || final(err) {
-			return err
+	return repeat(paid.Done(), pauses{first: 50 * time.Millisecond, ceil: 2 * time.Second}, 0, func() error {
+		err := write(c.common(ctx))
+		switch {
+		case err == nil:
+		case final(err):
+			return permanent{err}
+		default:
+			c.log.WarnContext(ctx, "ledger write repeated", "error", err)
 		}
-		c.log.WarnContext(ctx, "ledger write repeated", "error", err)
-		next := wait.NextBackOff()
-		select {
-		case <-paid.Done():
-			return err
-		case <-time.After(next):
-		}
-	}
+		return err
+	})
 }
 
 // final reports whether the ledger understood and refused.
@@ -268,8 +259,8 @@ func (c *Consumer) backoff(n int) time.Duration {
 	return jitter.Quarter(d)
 }
 
-// The pauses between tries to tell a broker something.
-const settlePause, settleCeil = 100 * time.Millisecond, 5 * time.Second
+// settlePauses are between tries to tell a broker something.
+var settlePauses = pauses{first: 100 * time.Millisecond, ceil: 5 * time.Second}
 
 // Settling a delivery. Each is tried for a while, since a broker that cannot be
 // told hands the message out again and the ledger answers it then; nothing is lost.
@@ -328,14 +319,14 @@ func (c *Consumer) settle(ctx context.Context, w *work, ack bool, do func(contex
 	if w.held == nil || !w.held.take(ack) {
 		return // the ledger carries the job, or the delivery was handed off or lost
 	}
-	wait := again(settlePause, settleCeil)
-	wait.MaxElapsedTime = c.cfg.Drain / 2
-	outcome, err := backoff.RetryWithData(func() (string, error) {
-		sctx, cancel := settling(ctx)
-		defer cancel()
-		outcome, err := do(sctx, w.held)
-		return outcome, permanentIfNotHeld(err)
-	}, wait)
+	var outcome string
+	err := repeat(nil, settlePauses, c.cfg.Drain/2, func() (err error) {
+		outcome, err = do(c.common(ctx), w.held)
+		if errors.Is(err, broker.ErrNotHeld) || errors.Is(err, broker.ErrTooLarge) {
+			return permanent{err}
+		}
+		return err
+	})
 	job, log := c.called(w)
 	if w.held.isLost() {
 		log.InfoContext(ctx, "acknowledged late; the broker may hand the message out again", "error", err)

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
@@ -321,11 +319,4 @@ func (c *Consumer) handOff(ctx context.Context, w *work) {
 	default:
 		log.WarnContext(ctx, "not handed off yet", "error", err) // the keeper tries again
 	}
-}
-
-func permanentIfNotHeld(err error) error {
-	if errors.Is(err, broker.ErrNotHeld) || errors.Is(err, broker.ErrTooLarge) {
-		return backoff.Permanent(err)
-	}
-	return err
 }

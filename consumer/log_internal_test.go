@@ -3,6 +3,7 @@ package consumer
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/paidonce/paidonce/broker"
@@ -45,5 +46,15 @@ func TestSubject(t *testing.T) {
 		if got.String() != want.String() {
 			t.Errorf("%s:\n%swant\n%s", c.what, got.String(), want.String())
 		}
+	}
+}
+
+// What is said of a delivery before it is read names its message.
+func TestBegun(t *testing.T) {
+	var got bytes.Buffer
+	c := &Consumer{log: slog.New(slog.NewTextHandler(&got, nil)), trace: new(tracer), active: map[*work]struct{}{}}
+	c.begin(&held{d: broker.Delivery{Message: broker.Message{ID: "m1"}}}).log.Info("said")
+	if !strings.Contains(got.String(), "message_id=m1") {
+		t.Errorf("said is %s", got.String())
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/paidonce/paidonce/job"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -37,12 +35,13 @@ func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
 func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
-	c.named(w, w.job, 0, 0)
 	w.reply = addressOf(d.Attributes)
 	m, err := c.cfg.decode(ctx, d.Message)
 	if w.reply.to == "" {
 		w.reply = addressOf(m.attributes) // of what was wrapped
 	}
+	w.request = ledger.Request{
+		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
 	c.named(w, cmp.Or(m.job, w.job), 0, 0)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
@@ -54,9 +53,6 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 		c.deadLetter(ctx, w, err.Error())
 		return false
 	}
-	w.request = ledger.Request{
-		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
-	c.named(w, m.job, 0, 0)
 	return true
 }
 
@@ -194,27 +190,25 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 	var asked bool // with this token, by this delivery or an earlier one
 	r.Token, asked = c.token(r.Key)
 	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
-	wait := again(100*time.Millisecond, 5*time.Second)
-	wait.MaxElapsedTime = 2 * time.Minute // then it is this message's fault, or nobody's soon
-	claimed, err := backoff.RetryWithData(func() (*ledger.Claimed, error) {
+	var claimed ledger.Claimed
+	// After two minutes it is this message's fault, or nobody's soon.
+	err := repeat(nil, pauses{first: 100 * time.Millisecond, ceil: 5 * time.Second}, 2*time.Minute, func() (err error) {
 		if ctx.Err() != nil {
-			return nil, backoff.Permanent(context.Cause(ctx))
+			return permanent{context.Cause(ctx)}
 		}
 		if !c.joined() {
-			return nil, errNotJoined
+			return errNotJoined
 		}
-		cctx, cancel := settling(ctx)
-		defer cancel()
 		r.Worker, asked = *c.worker.Load(), true
-		got, err := c.store.Claim(cctx, *r)
+		claimed, err = c.store.Claim(c.common(ctx), *r)
 		switch {
 		case errors.Is(err, ledger.ErrClosed):
 			c.renewSoon()
 		case errors.Is(err, ledger.ErrRequest):
-			return nil, backoff.Permanent(err)
+			return permanent{err}
 		}
-		return &got, err
-	}, wait)
+		return err
+	})
 	if err != nil && asked && !errors.Is(err, ledger.ErrRequest) {
 		c.mu.Lock()
 		c.orphans[r.Key] = append(c.orphans[r.Key], r.Token)
@@ -223,7 +217,7 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		}
 		c.mu.Unlock()
 	}
-	return claimed, err
+	return &claimed, err
 }
 
 // token names a claim. One that got no answer may have been granted all the same, and
@@ -307,7 +301,8 @@ type work struct {
 
 // begin takes something in hand, with the slot that its caller took for it.
 func (c *Consumer) begin(h *held) *work {
-	w := &work{held: h, since: time.Now(), job: "unknown", log: c.log}
+	w := &work{held: h, since: time.Now(), job: "unknown"}
+	w.log = c.logger(w, "", 0, 0)
 	c.count(func() { c.active[w] = struct{}{} })
 	if at, _, ok := h.extendAt(); ok && at.UnixNano() < c.nextKeep.Load() {
 		c.wakeKeeper()

@@ -40,7 +40,7 @@ func (c *Consumer) announce(w *work, lease *ledger.Lease, res *ledger.Result) {
 // relay publishes what results ask for: those of this worker at once, and whatever is left in the outbox, by workers that died or
 // while the broker was away. Once something could not be published it comes back by the outbox alone.
 func (c *Consumer) relay(ctx context.Context) {
-	wait := again(time.Second, ledger.MessageHold)
+	wait := pauses{first: time.Second, ceil: ledger.MessageHold}
 	look, down := time.Now().Add(min(soon, c.cfg.Tick)), false
 	for {
 		var ms []ledger.Outgoing
@@ -60,19 +60,19 @@ func (c *Consumer) relay(ctx context.Context) {
 			ms, full = c.take(ctx)
 			look = time.Now().Add(c.cfg.Tick)
 			if down && len(ms) == 0 { // others have them just now: that says nothing of the broker
-				look = time.Now().Add(wait.NextBackOff())
+				look = time.Now().Add(wait.next())
 				continue
 			}
 		}
 		down = !c.publish(ctx, ms)
 		switch {
 		case down:
-			look = time.Now().Add(wait.NextBackOff())
+			look = time.Now().Add(wait.next())
 			continue
 		case full:
 			look = time.Now()
 		}
-		wait.Reset()
+		wait.reset()
 	}
 }
 

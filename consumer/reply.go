@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -90,20 +88,19 @@ func (c *Consumer) sendReply(ctx context.Context, w *work, r Reply) error {
 			m.Attributes[name] = v
 		}
 	}
-	wait := again(settlePause, settleCeil)
-	wait.MaxElapsedTime = c.cfg.Drain / 2
+	most := c.cfg.Drain / 2
 	if c.awaited(w) {
-		wait.MaxElapsedTime = min(wait.MaxElapsedTime, replyTime)
+		most = min(most, replyTime)
 	}
-	return backoff.Retry(func() error {
+	return repeat(nil, settlePauses, most, func() error {
 		sctx, cancel := settling(ctx)
 		defer cancel()
 		err := c.cfg.Replies.Reply(sctx, w.reply.to, m)
 		if err != nil && (!unavailable(err) || errors.Is(err, broker.ErrClosed)) {
-			return backoff.Permanent(err)
+			return permanent{err}
 		}
 		return err
-	}, wait)
+	})
 }
 
 // ackTold acknowledges what has an end, when whoever asked for it has been told. Else the delivery is given back, and

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -23,14 +23,13 @@ const hashVersion = "paidonce-input-1\n"
 // that is added later, and empty in old messages, does not change their hash,
 // and neither do the order of fields nor fields that the type does not know.
 func hashInput(in any, volatile []string) (ledger.Hash, error) {
-	c, err := canonical(in, volatile)
+	c := canons.Get().(*canon)
+	defer c.free()
+	form, err := c.form(in, volatile)
 	if err != nil {
 		return ledger.Hash{}, err
 	}
-	h := sha256.New()
-	h.Write([]byte(hashVersion))
-	h.Write(c)
-	return ledger.Hash(h.Sum(nil)), nil
+	return sha256.Sum256(form), nil
 }
 
 // inputKey is the short hash by which a call is memoised by its input.
@@ -42,101 +41,155 @@ func inputKey(in any) (string, error) {
 	return hex.EncodeToString(h[:16]), nil
 }
 
-func canonical(in any, volatile []string) ([]byte, error) {
-	b, err := json.Marshal(in)
-	if err != nil {
+// canon rewrites what encoding/json made, so it is JSON without white space. It drops the fields of objects that are
+// zero: null, "", 0, false, and empty arrays and objects, also those that become empty by that. Array elements stay,
+// since their place means something. Numbers keep every digit.
+//
+// Every message is hashed, so its buffers are used again.
+type canon struct {
+	encoded bytes.Buffer
+	encoder *json.Encoder // into encoded, as json.Marshal writes
+	in      []byte        // what is rewritten: part of encoded
+	at      int           // what was read
+	depth   int           // of objects and arrays
+
+	out      []byte
+	fields   []field  // that were read, of the objects around at
+	moved    []byte   // what out held of an object whose fields are put in order
+	volatile []string // fields of the outermost object that do not count
+	err      error
+}
+
+// canons are those that nobody uses.
+var canons = sync.Pool{New: func() any {
+	c := new(canon)
+	c.encoder = json.NewEncoder(&c.encoded)
+	return c
+}}
+
+// keptCanon is how many bytes one keeps that is used again: a large message must not hold memory for ever.
+const keptCanon = 64 << 10
+
+func (c *canon) free() {
+	if c.size() <= keptCanon {
+		canons.Put(c)
+	}
+}
+
+func (c *canon) size() int {
+	return c.encoded.Cap() + cap(c.out) + cap(c.moved) + 40*cap(c.fields)
+}
+
+// form is the canonical form of a value behind the hash's version, until the canon is freed.
+func (c *canon) form(in any, volatile []string) ([]byte, error) {
+	c.encoded.Reset()
+	if err := c.encoder.Encode(in); err != nil {
 		return nil, fmt.Errorf("encoding it: %w", err)
 	}
-	c := canon{in: b, volatile: volatile}
-	out, _ := c.value(make([]byte, 0, len(b)))
+	c.in = bytes.TrimSuffix(c.encoded.Bytes(), []byte("\n"))
+	c.at, c.depth, c.volatile, c.err = 0, 0, volatile, nil
+	c.out, c.fields = append(c.out[:0], hashVersion...), c.fields[:0]
+	c.value()
 	if c.err != nil {
 		return nil, fmt.Errorf("reading it back: %w", c.err)
 	}
-	return out, nil
-}
-
-// canon rewrites what json.Marshal made, so it is JSON without white space. It drops the fields of objects that are
-// zero: null, "", 0, false, and empty arrays and objects, also those that become empty by that. Array elements stay,
-// since their place means something. Numbers keep every digit.
-type canon struct {
-	in       []byte
-	at       int      // what was read
-	depth    int      // of objects and arrays
-	volatile []string // fields of the outermost object that do not count
-	err      error
+	return c.out, nil
 }
 
 // maxDepth is how deep a message may nest, as package json has it.
 const maxDepth = 10000
 
-// value reads one value, appends its canonical form, and reports whether it is zero.
-func (c *canon) value(out []byte) ([]byte, bool) {
+// value reads one value, appends its canonical form to out, and reports whether it is zero.
+func (c *canon) value() (zero bool) {
 	c.depth++
-	defer func() { c.depth-- }()
 	switch c.in[c.at] {
 	case '{':
-		return c.object(out)
+		zero = c.object()
 	case '[':
-		return c.array(out)
+		zero = c.array()
 	case '"':
-		text := c.text()
-		return append(out, text...), len(text) == len(`""`)
+		zero = c.text()
+	default:
+		zero = c.word()
 	}
+	c.depth--
+	return zero
+}
+
+// word is a number, true, false or null.
+func (c *canon) word() (zero bool) {
 	from := c.at
 	for c.at < len(c.in) && c.in[c.at] != ',' && c.in[c.at] != ']' && c.in[c.at] != '}' {
 		c.at++
 	}
-	word := string(c.in[from:c.at])
-	return append(out, word...), word == "null" || word == "false" || word == "0" || word == "-0"
+	c.out = append(c.out, c.in[from:c.at]...)
+	switch string(c.in[from:c.at]) {
+	case "null", "false", "0", "-0":
+		return true
+	}
+	return false
 }
 
-func (c *canon) array(out []byte) ([]byte, bool) {
-	empty := true
-	out = append(out, '[')
+func (c *canon) array() (empty bool) {
+	empty = true
+	c.out = append(c.out, '[')
 	for c.more(']') {
 		if !empty {
-			out = append(out, ',')
+			c.out = append(c.out, ',')
 		}
-		out, _ = c.value(out)
+		c.value()
 		empty = false
 	}
-	return append(out, ']'), empty
+	c.out = append(c.out, ']')
+	return empty
 }
 
 // field is one of an object. Of fields of one name the last counts.
 type field struct {
-	name  string // decoded
-	text  []byte // the canonical form of the name, and of the value
-	value []byte
-	zero  bool
+	name     []byte // decoded
+	from, to int    // where out has name and value, with a comma; of a zero value nothing
 }
 
-func (c *canon) object(out []byte) ([]byte, bool) {
-	var fields []field
+func (c *canon) object() (empty bool) {
+	first, ordered := len(c.fields), true
+	c.out = append(c.out, '{')
+	begin := len(c.out)
 	for c.more('}') {
-		f := field{text: c.text()}
-		if c.err == nil {
-			c.err = json.Unmarshal(f.text, &f.name)
-		}
+		f := field{from: len(c.out), name: c.name()}
 		c.at++ // the colon
-		f.value, f.zero = c.value(nil)
-		f.zero = f.zero || c.depth == 1 && slices.Contains(c.volatile, f.name)
-		fields = append(fields, f)
+		c.out = append(c.out, ':')
+		if c.value() || c.depth == 1 && slices.Contains(c.volatile, string(f.name)) {
+			c.out = c.out[:f.from]
+		} else {
+			c.out = append(c.out, ',')
+		}
+		f.to = len(c.out)
+		ordered = ordered && (len(c.fields) == first || bytes.Compare(c.fields[len(c.fields)-1].name, f.name) < 0)
+		c.fields = append(c.fields, f)
 	}
-	slices.SortStableFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	empty := true
-	out = append(out, '{')
+	if !ordered {
+		c.order(c.fields[first:], begin)
+	}
+	c.fields = c.fields[:first]
+	if len(c.out) == begin {
+		c.out = append(c.out, '}')
+		return true
+	}
+	c.out[len(c.out)-1] = '}' // for the last comma
+	return false
+}
+
+// order puts the fields that are in out from begin on into the order of their names, each name once.
+func (c *canon) order(fields []field, begin int) {
+	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.name, b.name) })
+	c.moved = append(c.moved[:0], c.out[begin:]...)
+	c.out = c.out[:begin]
 	for i, f := range fields {
-		if f.zero || i+1 < len(fields) && fields[i+1].name == f.name {
+		if i+1 < len(fields) && bytes.Equal(fields[i+1].name, f.name) {
 			continue
 		}
-		if !empty {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, f.text...), ':'), f.value...)
-		empty = false
+		c.out = append(c.out, c.moved[f.from-begin:f.to-begin]...)
 	}
-	return append(out, '}'), empty
 }
 
 // more steps into an object or array, or past a comma in it. It is false behind its end.
@@ -156,10 +209,25 @@ func (c *canon) more(end byte) bool {
 	return !over
 }
 
-// text reads a string and returns its canonical form, which escapes no more than it must.
-func (c *canon) text() []byte {
+// name reads a field's name as text does, and returns what it stands for.
+func (c *canon) name() []byte {
+	from := c.at
+	c.text()
+	raw := c.in[from:c.at]
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return inner
+	}
+	return []byte(c.decoded(raw))
+}
+
+// text reads a string, appends its canonical form, which escapes no more than it must, and reports whether it is empty.
+func (c *canon) text() (empty bool) {
 	from, plain := c.at, true
-	for c.at++; c.in[c.at] != '"'; c.at++ {
+	c.at++
+	if end := bytes.IndexByte(c.in[c.at:], '"'); bytes.IndexByte(c.in[c.at:c.at+end], '\\') < 0 {
+		c.at += end // most escape nothing
+	}
+	for ; c.in[c.at] != '"'; c.at++ {
 		if c.in[c.at] == '\\' {
 			c.at++
 			plain = plain && c.in[c.at] != 'u' && c.in[c.at] != '/' // the others are as short as can be
@@ -168,16 +236,18 @@ func (c *canon) text() []byte {
 	c.at++
 	raw := c.in[from:c.at]
 	if plain && utf8.Valid(raw) {
-		return raw
+		c.out = append(c.out, raw...)
+		return len(raw) == len(`""`)
 	}
-	var s string
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
+	out := bytes.NewBuffer(c.out)
+	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	err := json.Unmarshal(raw, &s)
-	if err == nil {
-		err = e.Encode(s)
-	}
-	c.err = cmp.Or(c.err, err)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	c.err = cmp.Or(c.err, e.Encode(c.decoded(raw)))
+	c.out = bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return false
+}
+
+func (c *canon) decoded(raw []byte) (s string) {
+	c.err = cmp.Or(c.err, json.Unmarshal(raw, &s))
+	return s
 }

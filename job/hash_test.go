@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,14 @@ func decoded[T any](t *testing.T, s string) T {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// canonical is the form that hashInput hashes.
+func canonical(in any, volatile []string) ([]byte, error) {
+	c := canons.Get().(*canon)
+	defer c.free()
+	form, err := c.form(in, volatile)
+	return bytes.Clone(bytes.TrimPrefix(form, []byte(hashVersion))), err
 }
 
 // TestHashGolden: rows hold these hashes, so their bytes must not change.
@@ -184,19 +193,75 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
+func nested(depth int) (v any) {
+	for range depth {
+		v = []any{v}
+	}
+	return v
+}
+
 // TestDeep: what nests too deep to be read has no canonical form.
 func TestDeep(t *testing.T) {
 	for _, c := range []struct {
 		depth int
 		ok    bool
 	}{{maxDepth, true}, {maxDepth + 1, false}} {
-		var v any
-		for range c.depth {
-			v = []any{v}
-		}
+		v := nested(c.depth)
 		_, werr := byTree(v, nil)
 		if _, err := canonical(v, nil); (err == nil) != c.ok || (werr == nil) != c.ok {
 			t.Errorf("nested %d deep: %v, by its tree %v", c.depth, err, werr)
+		}
+	}
+}
+
+// TestHashBuffers: what one message leaves in the buffers, or is too large for them, changes nothing of the next one's hash.
+func TestHashBuffers(t *testing.T) {
+	type quoted struct {
+		Text string `json:"text,string"` // the escapes for HTML are part of its value
+	}
+	long := strings.Repeat("<x>", keptCanon)
+	var again []byte // the same names many times, of which the last counts
+	for i := range 100 {
+		again = fmt.Appendf(again, `,"%d":%d`, i%7, i+1)
+	}
+	again = append([]byte(`{"8":0`), append(again, '}')...)
+	messages := []any{json.RawMessage(again), decoded[after](t, message), map[string]any{"z": long, "a": []any{1, map[string]any{"y": 1, "b": long}}}, func() {},
+		nested(maxDepth + 1), decoded[before](t, message), "", map[string]any{"b": 1, "a": 0}, quoted{"<&"}}
+	for range 3 {
+		for _, m := range messages {
+			want, werr := byTree(m, []string{"b"})
+			got, err := canonical(m, []string{"b"})
+			if (err == nil) != (werr == nil) || !bytes.Equal(got, want) {
+				t.Errorf("canonical form of %.80q: %.80q, %v; by its tree %.80q, %v", m, got, err, want, werr)
+			}
+		}
+	}
+}
+
+// TestHashKeeps: what was large is not kept.
+func TestHashKeeps(t *testing.T) {
+	names := map[string]int{}
+	for i := range 5000 {
+		names[fmt.Sprint(i)] = 1
+	}
+	for what, in := range map[string]any{"a long text": strings.Repeat("x", keptCanon), "many fields": names} {
+		if _, err := canonical(in, nil); err != nil {
+			t.Fatal(err)
+		}
+		c := canons.Get().(*canon)
+		if n := c.size(); n > keptCanon {
+			t.Errorf("after %s %d bytes are kept", what, n)
+		}
+		c.free()
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	in := before{Tenant: "acme", Rev: 3, Lines: []line{{strings.Repeat("lorem ipsum ", 80), 1}, {"b", 2}}, Labels: map[string]string{"z": "1", "a": "2"}, At: "noon"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := hashInput(in, nil); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

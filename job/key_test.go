@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,20 +56,31 @@ func TestKeyRefused(t *testing.T) {
 		"prompt too": K("t", "a", "e").Prompt("p7:v3"),
 		"prompt x":   K("t", "a", "e").Prompt("px"),
 		"too long":   K("t", "a", strings.Repeat("x", MaxKey)),
+		"escaped":    K("t", "a", strings.Repeat(":", (MaxKey-len("t:a:"))/3+1)),
 	} {
 		err := k.Check()
 		if err == nil || !strings.Contains(err.Error(), "PO301") {
 			t.Errorf("%s (%s): %v, want PO301", name, k, err)
 		}
 	}
+	if err := K("t", "a", strings.Repeat("x", MaxKey-len("t:a:"))).Check(); err != nil {
+		t.Errorf("the longest key: %v", err)
+	}
 	if err := K("t", "a", "").Rev(-1).Check(); !strings.Contains(err.Error(), "part 3") {
 		t.Errorf("the first mistake is not the one that is shown: %v", err)
 	}
 }
 
-// same reports whether two keys are made of the same things.
-func same(a, b Key) bool {
-	return fmt.Sprintf("%q %q %q", a.parts, a.rev, a.prompt) == fmt.Sprintf("%q %q %q", b.parts, b.rev, b.prompt)
+// Keys are the same that print the same.
+func TestKeySame(t *testing.T) {
+	some := append(slices.Clone(keys), K("acme", "invoice.extract", "9821").Rev(3), K("acme", "invoice.extract", "9821").Rev(4), Key{})
+	for i, a := range some {
+		for k, b := range some {
+			if a.same(b) != (i == k) {
+				t.Errorf("%s and %s are the same: %v", a, b, a.same(b))
+			}
+		}
+	}
 }
 
 // FuzzKey: two keys print the same only if they are the same, and the tenant can
@@ -88,7 +100,7 @@ func FuzzKey(f *testing.F) {
 		if a.Check() != nil || b.Check() != nil {
 			return
 		}
-		if (a.String() == b.String()) != same(a, b) {
+		if (a.String() == b.String()) != a.same(b) {
 			t.Fatalf("%q %q %q and %q %q %q print %s and %s", a.parts, a.rev, a.prompt, b.parts, b.rev, b.prompt, a, b)
 		}
 		if strings.ContainsAny(a.String(), " \t\r\n\x00") {

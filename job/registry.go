@@ -167,7 +167,7 @@ func (h *Handler) Decode(body []byte) (Input, error) {
 	if err := key.Check(); err != nil {
 		return Input{}, fmt.Errorf("PO404 input of %s yields no key: %w", h.name, err)
 	}
-	if key.String() != again.String() {
+	if !key.same(again) {
 		return Input{}, fmt.Errorf("PO405 key of %s changes from call to call (%s, %s): JobKey may use the message alone", h.name, key, again)
 	}
 	hash, err := hashInput(in, h.volatile)

@@ -74,7 +74,7 @@ var rules = map[string]row{
 	"job/...": {own: []string{"job", "ledger", "ledger/memory", "broker", "broker/memory", "consumer"},
 		why: "a test kit for users' handlers runs on the memory backends, without a service"},
 
-	"consumer": {own: []string{"broker", "ledger", "job", "prices", "internal/jitter"}, modules: []string{backoff}, tests: []string{aws},
+	"consumer": {own: []string{"broker", "ledger", "job", "prices", "internal/jitter"}, tests: []string{aws},
 		why: "it runs on any broker and any ledger, so it knows their interfaces only"},
 	"consumer/prom": {own: []string{"consumer", "job", "ledger", "broker"}, modules: []string{prometheus},
 		why: "the only package that knows Prometheus"},
