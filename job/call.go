@@ -147,13 +147,25 @@ func (c Call[In, Out]) Run(ctx context.Context, j *Run, in In) (Out, error) {
 	return out, err
 }
 
-// once is the answer of the run's one question of that name and input, and where it comes from.
+// once is the answer of the run's one question of that name and input, and where it comes from: one goroutine asks, and
+// others wait for it.
 func (q *question[In, Out]) once(ctx context.Context) (out Out, fl *flight, err error) {
-	fl, err = q.run.once(ctx, q.ref, func() (any, error) { return q.answer(ctx) })
+	fl, first := q.run.board(&q.ref)
+	if first {
+		err = q.fly(ctx, fl)
+	} else {
+		fl, err = fl.wait(ctx)
+	}
 	if err == nil {
 		out, _ = fl.v.(Out) // a nil interface has no dynamic type
 	}
 	return out, fl, err
+}
+
+func (q *question[In, Out]) fly(ctx context.Context, fl *flight) error {
+	defer q.run.landed(fl)
+	fl.v, fl.err = q.answer(ctx)
+	return fl.err
 }
 
 // question is a call of one run. Its methods are on the stack while an answer is waited for,
@@ -224,9 +236,9 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 				return v, o, err
 			}
 			if o.evidence.State == ledger.Sent && (q.askable(rt, o) || !q.replayed(ctx)) {
-				return nil, o, fmt.Errorf("%w: route %s: %w", q.run.stick(ErrHeld), rt.Name, o.err)
+				return nil, o, q.heldBy(rt, o)
 			}
-			errs = append(errs, fmt.Errorf("route %s: %w", rt.Name, o.err))
+			errs = append(errs, routeError(rt.Name, o.err))
 			if o.rested && i < len(q.Routes)-1 || !q.Retry.wait(ctx, n, o) {
 				break
 			}
@@ -235,6 +247,16 @@ func (q *question[In, Out]) routes(ctx context.Context, late int64) (any, *outco
 	}
 	return nil, o, exhausted(q.Name, tried, ends, errs)
 }
+
+// heldBy is the error of a call that must not be made again: nobody knows what became of it.
+func (q *question[In, Out]) heldBy(rt *Route[In, Out], o *outcome) error {
+	return fmt.Errorf("%w: %w", q.run.stick(ErrHeld), routeError(rt.Name, o.err))
+}
+
+// routeError says which route err is of. It is no part of its callers: they wait for models.
+//
+//go:noinline
+func routeError(route string, err error) error { return fmt.Errorf("route %s: %w", route, err) }
 
 // askable reports whether the provider can be asked about an unknown attempt, by the name of its answer or by the
 // attempt's own. No policy pays again before it was.
@@ -354,19 +376,28 @@ func (q *question[In, Out]) do(ctx context.Context, a *Attempt, rt *Route[In, Ou
 	out, err := rt.Do(pctx, a, q.in)
 	finished = true
 	o = a.close(ctx, out, err)
-	switch {
-	case o == nil: // nothing was sent
+	if o == nil { // nothing was sent
 		return out, nil, err
+	}
+	if err = o.told(q.Name, err); err != nil || o.evidence.State != ledger.Received {
+		return nil, o, err
+	}
+	return out, o, nil
+}
+
+// told is what the caller of an attempt of that call is told when its route has returned err; nil: what the route has made of the answer.
+func (o *outcome) told(call string, err error) error {
+	switch {
 	case o.evidence.State == ledger.Received && o.err != nil: // whatever user code makes of it: the next run gets no answer
-		return nil, o, fmt.Errorf("call %s was answered: %w", q.Name, o.err)
+		return fmt.Errorf("call %s was answered: %w", call, o.err)
 	case o.evidence.State == ledger.Received && err != nil:
-		return nil, o, fmt.Errorf("call %s was answered, and the answer is kept: %w", q.Name, err)
+		return fmt.Errorf("call %s was answered, and the answer is kept: %w", call, err)
 	case o.evidence.State == ledger.Received:
-		return out, o, nil
+		return nil
 	case o.err == nil:
 		o.err = err
 	}
-	return nil, o, o.err
+	return o.err
 }
 
 // wait sleeps before attempt n+1 of a route and reports whether to make it.

@@ -272,7 +272,9 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 	if r.untouched() {
 		return ledger.Looked{}, nil
 	}
-	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
+	var l ledger.Looked
+	var err error
+	aside(func() { l, err = r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref) })
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
 		return l, Fail(err) // it is paid, and no later look finds it better
