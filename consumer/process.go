@@ -213,17 +213,14 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		if !c.joined() {
 			return nil, errNotJoined
 		}
-		cctx, cancel := settling(ctx)
-		defer cancel()
-		r.Worker, asked = *c.worker.Load(), true
-		got, err := c.store.Claim(cctx, *r)
-		switch {
-		case errors.Is(err, ledger.ErrClosed):
-			c.renewSoon()
-		case errors.Is(err, ledger.ErrRequest):
-			return nil, backoff.Permanent(err)
+		select {
+		case c.asking <- struct{}{}:
+			defer func() { <-c.asking }()
+		case <-ctx.Done():
+			return nil, backoff.Permanent(context.Cause(ctx))
 		}
-		return &got, err
+		r.Worker, asked = *c.worker.Load(), true
+		return c.claimOnce(ctx, r)
 	}, wait)
 	if err != nil && asked && !errors.Is(err, ledger.ErrRequest) {
 		c.mu.Lock()
@@ -234,6 +231,24 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		c.mu.Unlock()
 	}
 	return claimed, err
+}
+
+// claimsAtOnce bounds the claims that ask the ledger at the same time; the others wait for that where their stacks are small. New
+// goroutines begin with as much stack as those have in use, on average, that the collector has seen last: with thousands of claims
+// waiting for the ledger that is twice what a handler needs. No batch of a ledger wants more.
+const claimsAtOnce = 256
+
+func (c *Consumer) claimOnce(ctx context.Context, r *ledger.Request) (*ledger.Claimed, error) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	got, err := c.store.Claim(ctx, *r)
+	switch {
+	case errors.Is(err, ledger.ErrClosed):
+		c.renewSoon()
+	case errors.Is(err, ledger.ErrRequest):
+		return nil, backoff.Permanent(err)
+	}
+	return &got, err
 }
 
 // token names a claim. One that got no answer may have been granted all the same, and
