@@ -43,8 +43,11 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
 	x.over = time.AfterFunc(time.Until(lease.Deadline), func() { x.cancel(errRunOver) })
 	c.owns(w, lease, x.cancel)
 	x.run = c.newRun(x.under, paid, w, number)
-	c.runs.Go(func() { c.inHand(ctx, paid, w, x.story) })
+	c.runs.Go(x.live)
 }
+
+// live is the goroutine.
+func (x *execution) live() { x.c.inHand(x.ctx, x.paid, x.w, x.story) }
 
 // story runs the handler, concludes the run, and does what is left. It reports whether a later run has the work in hand.
 func (x *execution) story() (passed bool) {
@@ -85,7 +88,7 @@ const resting = "resting"
 func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
 	return job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
+		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: &w.request.Origin, Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
 		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})

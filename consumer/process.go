@@ -73,8 +73,8 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
 	w.request = ledger.Request{
 		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
-	c.named(w, s.Action, 0, 0)
 	c.inHand(ctx, paid, w, func() bool {
+		c.named(w, s.Action, 0, 0)
 		if w.undecodable = s.Fault; s.Fault == nil {
 			w.in, w.undecodable = h.Decode(s.Input)
 		}

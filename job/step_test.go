@@ -89,7 +89,7 @@ func TestStepAsk(t *testing.T) {
 	step := mail(unused)
 	RegisterStep(&reg, step)
 	in := note{"acme", "1", "hello"}
-	j := testRun(t, nil, func(cfg *RunConfig) { cfg.Origin = ledger.Origin{Trace: "00-1"} })
+	j := testRun(t, nil, func(cfg *RunConfig) { cfg.Origin = &ledger.Origin{Trace: "00-1"} })
 	j.declared = map[string]bool{"mail": true}
 	if err := step.After(j, in); err != nil {
 		t.Fatal(err)

@@ -159,7 +159,7 @@ func (i CallInfo) check() error {
 // call share one request.
 type flight struct {
 	ref  ledger.CallRef
-	done chan struct{}
+	done chan struct{} // nil: it is under way, and nobody waits for it
 	v    any
 	err  error
 	from ledger.ID // the attempt that v is the answer of; zero: nothing was sent for it
@@ -170,9 +170,12 @@ func (r *Run) board(ref *ledger.CallRef) (fl *flight, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if fl := r.flight(*ref); fl != nil {
+		if fl.done == nil {
+			fl.done = make(chan struct{})
+		}
 		return fl, false
 	}
-	fl = &flight{ref: *ref, done: make(chan struct{}), err: errRoutePanic} // that is what the others see of a panic
+	fl = &flight{ref: *ref, err: errRoutePanic} // that is what the others see of a panic
 	r.flights = append(r.flights, fl)
 	return fl, true
 }
@@ -202,14 +205,21 @@ func (r *Run) land(fl *flight) {
 	r.flights = slices.DeleteFunc(r.flights, func(o *flight) bool { return o == fl })
 }
 
+// closed is the channel of what has ended unobserved.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 var errRoutePanic = errors.New("PO316 the route of the call panicked")
 
 // landed ends a flight. An answer stays for the rest of the run; after an error the next caller tries again.
 func (r *Run) landed(fl *flight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if fl.err != nil {
-		r.mu.Lock()
 		r.land(fl)
-		r.mu.Unlock()
 	}
-	close(fl.done)
+	if fl.done == nil {
+		fl.done = closed
+	} else {
+		close(fl.done)
+	}
 }
