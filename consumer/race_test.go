@@ -3,4 +3,4 @@
 package consumer_test
 
 // roomOfRace is what the race detector adds to the frames below a call.
-const roomOfRace = 800
+const roomOfRace = 1300

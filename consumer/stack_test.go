@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -164,6 +165,43 @@ func TestVerbsAside(t *testing.T) {
 	}
 	if len(deep) > 0 {
 		t.Errorf("on a goroutine that keeps its stack: %v", deep)
+	}
+}
+
+// TestClaimsAtOnce: of three hundred messages that come at once no more than 256 ask the ledger together, and all are dealt with.
+func TestClaimsAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	var asking, most int
+	count := func(d int) {
+		mu.Lock()
+		defer mu.Unlock()
+		asking += d
+		most = max(most, asking)
+	}
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.cfg.Workers = 300
+		n := r.start("w", func(c *consumer.Config) {
+			c.Store = &aside{c.Store, func(verb string) {
+				if verb != "claim" {
+					return
+				}
+				count(1)
+				time.Sleep(time.Second)
+				count(-1)
+			}}
+		})
+		for i := range 300 {
+			r.send(fmt.Sprint("d", i))
+		}
+		time.Sleep(time.Minute)
+		for i := range 300 {
+			r.want(fmt.Sprint("d", i), want{state: ledger.Done, runs: 1, bill: 1, attempts: []ledger.AttemptState{ledger.Received}})
+		}
+		r.queue(memory.Depth{})
+		r.end(n)
+	})
+	if most != 256 {
+		t.Errorf("%d claims asked the ledger at once, want 256", most)
 	}
 }
 
