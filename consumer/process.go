@@ -233,24 +233,6 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 	return claimed, err
 }
 
-// claimsAtOnce bounds the claims that ask the ledger at the same time; the others wait for that where their stacks are small. New
-// goroutines begin with as much stack as those have in use, on average, that the collector has seen last: with thousands of claims
-// waiting for the ledger that is twice what a handler needs. No batch of a ledger wants more.
-const claimsAtOnce = 256
-
-func (c *Consumer) claimOnce(ctx context.Context, r *ledger.Request) (*ledger.Claimed, error) {
-	ctx, cancel := settling(ctx)
-	defer cancel()
-	got, err := c.store.Claim(ctx, *r)
-	switch {
-	case errors.Is(err, ledger.ErrClosed):
-		c.renewSoon()
-	case errors.Is(err, ledger.ErrRequest):
-		return nil, backoff.Permanent(err)
-	}
-	return &got, err
-}
-
 // token names a claim. One that got no answer may have been granted all the same, and
 // nobody else can end it while this worker lives: the next claim of the
 // key takes its token up and is told Run again. Of several, each is taken up once.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // errYield ends a poll for messages because a job or a delivery that is here already wants a slot.
@@ -94,4 +98,23 @@ func (s *slots) want(n int) {
 	if s.wanted > 0 && s.yield != nil {
 		s.yield(errYield)
 	}
+}
+
+// claimsAtOnce bounds the claims that ask the ledger at the same time; the others wait for that where their stacks are small. New
+// goroutines begin with as much stack as those have in use, on average, that the collector has seen last: with thousands of claims
+// waiting for the ledger that is twice what a handler needs. No batch of a ledger wants more.
+const claimsAtOnce = 256
+
+// claimOnce asks the ledger for the job. Its caller has a place among the claimsAtOnce.
+func (c *Consumer) claimOnce(ctx context.Context, r *ledger.Request) (*ledger.Claimed, error) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	got, err := c.store.Claim(ctx, *r)
+	switch {
+	case errors.Is(err, ledger.ErrClosed):
+		c.renewSoon()
+	case errors.Is(err, ledger.ErrRequest):
+		return nil, backoff.Permanent(err)
+	}
+	return &got, err
 }
