@@ -32,13 +32,14 @@ import (
 // drain time alone. What must be written goes under a settle context, which has
 // a timeout and is cancelled by nothing.
 type Consumer struct {
-	cfg   Config
-	store ledger.Store
-	log   *slog.Logger
-	trace *tracer
-	slots *slots
-	acks  *recent
-	tally tally
+	cfg    Config
+	store  ledger.Store
+	log    *slog.Logger
+	trace  *tracer
+	slots  *slots
+	acks   *recent
+	asking chan struct{} // one token for each claim that asks the ledger
+	tally  tally
 
 	traffic *job.Traffic // of all runs
 
@@ -87,7 +88,7 @@ func New(cfg Config) (*Consumer, error) {
 		asked: make(chan *ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
 	c.store = &timed{cfg.Store, c.trace}
-	c.slots = newSlots(cfg.Workers)
+	c.slots, c.asking = newSlots(cfg.Workers), make(chan struct{}, claimsAtOnce)
 	return c, nil
 }
 

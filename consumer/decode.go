@@ -62,11 +62,12 @@ func (c Config) fits(body []byte) error {
 	return nil
 }
 
-// origin is what is known of a message beside its content: from its broker, and in its own
+// origin is what is known of a message beside its content, as ledgers keep it: from its broker, and in its own
 // attributes as W3C trace context names them.
 func origin(f broker.Facts, attributes map[string]string, reply address) ledger.Origin {
-	return ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace, ReplyTo: reply.to, Correlation: reply.correlation,
+	o := ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace, ReplyTo: reply.to, Correlation: reply.correlation,
 		Trace: attributes["traceparent"], TraceState: attributes["tracestate"]}
+	return o.Clean()
 }
 
 // envelope finds the job's name and input, by attribute or in the body.

@@ -19,23 +19,62 @@ var (
 	errDrainOver = errors.New("PO341 the worker's drain time is over")
 )
 
-// execute runs the handler under its lease and concludes the run. nil: the delivery is
-// settled.
-func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) *later {
-	started := time.Now()
+// execution is a run of the handler and what becomes of it, on a goroutine of its own. While a model is waited for, it is
+// there for each of thousands, so what it needs lies here and not in the frames below the handler.
+type execution struct {
+	c         *Consumer
+	ctx, paid context.Context // of the delivery; of paid calls
+	w         *work
+	run       *job.Run
+	under     context.Context // the work context
+	cancel    context.CancelCauseFunc
+	over      *time.Timer // ends it at the run's deadline
+	started   time.Time
+}
+
+// execute begins the run of the handler under its lease. The run's goroutine has w in hand from here.
+func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
+	x := &execution{c: c, ctx: ctx, paid: paid, w: w, started: time.Now()}
 	lease, _ := c.owned(w)
 	c.named(w, w.job, number, lease.Fence)
-	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	over := time.AfterFunc(time.Until(lease.Deadline), func() { cancel(errRunOver) })
-	defer over.Stop()
-	c.owns(w, lease, cancel)
+	x.under, x.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	x.over = time.AfterFunc(time.Until(lease.Deadline), func() { x.cancel(errRunOver) })
+	c.owns(w, lease, x.cancel)
+	x.run = c.newRun(x.under, paid, w, number)
+	c.runs.Go(x.live)
+}
 
-	run := c.newRun(wctx, paid, w, number)
-	out, err := c.handle(wctx, w, run)
-	state, again := c.conclude(wctx, paid, w, run, number, out, err)
-	c.trace.ended(w.job, state, started.Sub(w.since), time.Since(started))
-	return again
+// live is the goroutine.
+func (x *execution) live() { x.c.inHand(x.ctx, x.paid, x.w, x.story) }
+
+// story runs the handler, concludes the run, and does what is left. It reports whether a later run has the work in hand.
+func (x *execution) story() (passed bool) {
+	defer x.stop()
+	out, err := []byte(nil), x.w.undecodable
+	if err == nil {
+		out, err = x.w.handler.Run(x.under, x.run, &x.w.in)
+	}
+	return x.concluded(out, err)
+}
+
+// stop ends the work context.
+func (x *execution) stop() {
+	x.over.Stop()
+	x.cancel(nil)
+}
+
+// concluded makes the end of the run durable, whose handler has returned.
+func (x *execution) concluded(out []byte, err error) (passed bool) {
+	c, w := x.c, x.w
+	if w.undecodable != nil {
+		err = job.Fail(err)
+	} else {
+		err = c.told(x.under, w, x.run, err)
+	}
+	state, again := c.conclude(x.under, x.paid, w, x.run, out, err)
+	c.trace.ended(w.job, state, x.started.Sub(w.since), time.Since(x.started))
+	x.stop() // nothing of it is under way any more, and what follows may take long
+	return c.anew(x.ctx, x.paid, w, again)
 }
 
 // dayBudget is the class of a run whose next call has no room in a budget of the day.
@@ -47,18 +86,17 @@ const resting = "resting"
 func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
 	return job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.request.Origin.Clean(), Paid: paid,
+		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: &w.request.Origin, Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
 		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
 }
 
-func (c *Consumer) handle(ctx context.Context, w *work, run *job.Run) ([]byte, error) {
-	if w.undecodable != nil {
-		return nil, job.Fail(w.undecodable)
+func (x *execution) handle() ([]byte, error) {
+	if x.w.undecodable != nil {
+		return nil, job.Fail(x.w.undecodable)
 	}
-	out, err := w.handler.Run(ctx, run, w.in)
-	return out, c.told(ctx, w, run, err)
+	return x.w.handler.Run(x.under, x.run, &x.w.in)
 }
 
 // told is the error of a run whose handler has returned err.
@@ -74,7 +112,7 @@ func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) e
 
 // conclude makes the end of a run durable, then settles its delivery, or says when it
 // wants the next look.
-func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n int, out []byte, err error) (ledger.State, *later) {
+func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, out []byte, err error) (ledger.State, *later) {
 	run.Tidy(c.common(ctx))
 	lease, _ := c.owned(w)
 	if err == nil {
@@ -91,7 +129,7 @@ func (c *Consumer) conclude(ctx, paid context.Context, w *work, run *job.Run, n 
 			return ledger.Done, nil
 		}
 	}
-	o := c.outcome(ctx, n, run.Idle(), err)
+	o := c.outcome(ctx, run.Number(), run.Idle(), err)
 	if o.Error.Class == dayBudget {
 		c.trace.overDay(w.job)
 	}

@@ -17,19 +17,26 @@ import (
 // deliver deals with one delivery from beginning to end: decode, look and claim, run,
 // complete, acknowledge. Whatever happens, the delivery is settled or given back.
 //
-// A handler runs, and waits for models, on top of deliver, process, turn and execute, with
-// thousands beside it. They keep their frames small: what is large lies in work, or
-// belongs to a function that has returned by then.
+// A goroutine keeps the stack that it once needed, and all of this needs a deep one. A handler, which waits for models with
+// thousands beside it, needs little: so it has a goroutine of its own (execute), and the one that claimed the job ends.
 func (c *Consumer) deliver(ctx, paid context.Context, w *work) {
-	defer c.end(w)
+	c.inHand(ctx, paid, w, func() bool { return c.read(ctx, w) && c.process(ctx, paid, w) })
+}
+
+// inHand calls f, which deals with w until it is settled, or passes it on to another goroutine and says so.
+func (c *Consumer) inHand(ctx, paid context.Context, w *work, f func() (passed bool)) {
+	passed := false
+	defer func() {
+		if !passed {
+			c.end(w)
+		}
+	}()
 	defer func() {
 		if v := recover(); v != nil {
 			c.panicked(ctx, paid, w, v)
 		}
 	}()
-	if c.read(ctx, w) {
-		c.process(ctx, paid, w)
-	}
+	passed = f()
 }
 
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
@@ -59,20 +66,16 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 // revive runs a job that the ledger carries, from its stored input.
 func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Handler) {
 	w := c.begin(nil)
-	defer c.end(w)
 	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
 	w.request = ledger.Request{
 		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
-	c.named(w, s.Action, 0, 0)
-	defer func() {
-		if v := recover(); v != nil {
-			c.panicked(ctx, paid, w, v)
+	c.inHand(ctx, paid, w, func() bool {
+		c.named(w, s.Action, 0, 0)
+		if w.undecodable = s.Fault; s.Fault == nil {
+			w.in, w.undecodable = h.Decode(s.Input)
 		}
-	}()
-	if w.undecodable = s.Fault; s.Fault == nil {
-		w.in, w.undecodable = h.Decode(s.Input)
-	}
-	c.process(ctx, paid, w)
+		return c.process(ctx, paid, w)
+	})
 }
 
 // panicked ends the work that died of a panic outside the handler: in a JobKey, in the
@@ -95,24 +98,31 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 	}
 }
 
-// process deals with a job until its delivery is settled: in one turn, and one more after
-// each wait that is short enough to be spent here.
-func (c *Consumer) process(ctx, paid context.Context, w *work) {
-	for {
-		again := c.turn(ctx, paid, w)
-		if again == nil || !c.wait(ctx, w, *again) {
-			return
-		}
-		c.named(w, w.job, 0, 0)
-	}
+// process claims the job and does what the verdict says. It reports whether the job's run has w in hand now; else the
+// delivery is settled.
+func (c *Consumer) process(ctx, paid context.Context, w *work) (passed bool) {
+	again, passed := c.turn(ctx, paid, w)
+	return passed || c.anew(ctx, paid, w, again)
 }
 
-// turn claims the job and does what the verdict says. nil: the delivery is settled.
-func (c *Consumer) turn(ctx, paid context.Context, w *work) *later {
+// anew is process after a turn that wants another one: there is one after
+// each wait that is short enough to be spent here.
+func (c *Consumer) anew(ctx, paid context.Context, w *work, again *later) (passed bool) {
+	for again != nil && c.wait(ctx, w, *again) {
+		c.named(w, w.job, 0, 0)
+		if again, passed = c.turn(ctx, paid, w); passed {
+			return true
+		}
+	}
+	return false
+}
+
+// turn claims the job and does what the verdict says. nil: the delivery is settled, or passed on to a run.
+func (c *Consumer) turn(ctx, paid context.Context, w *work) (again *later, passed bool) {
 	claimed, err := c.claim(ctx, w)
 	if err != nil {
 		c.unclaimed(ctx, w, err)
-		return nil
+		return nil, false
 	}
 	if claimed.Verdict == ledger.Run {
 		lease := claimed.Lease            // alone, and not what it came with
@@ -121,9 +131,10 @@ func (c *Consumer) turn(ctx, paid context.Context, w *work) *later {
 	c.trace.claimed(w.job, claimed.Verdict)
 	if claimed.Verdict == ledger.Run {
 		w.generation = claimed.Generation
-		return c.execute(ctx, paid, w, claimed.Run)
+		c.execute(ctx, paid, w, claimed.Run)
+		return nil, true
 	}
-	return c.answer(ctx, w, claimed)
+	return c.answer(ctx, w, claimed), false
 }
 
 // unclaimed ends a delivery that the ledger did not judge.
@@ -198,6 +209,12 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		}
 		if !c.joined() {
 			return errNotJoined
+		}
+		select {
+		case c.asking <- struct{}{}:
+			defer func() { <-c.asking }()
+		case <-ctx.Done():
+			return permanent{context.Cause(ctx)}
 		}
 		r.Worker, asked = *c.worker.Load(), true
 		claimed, err = c.store.Claim(c.common(ctx), *r)

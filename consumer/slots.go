@@ -95,3 +95,8 @@ func (s *slots) want(n int) {
 		s.yield(errYield)
 	}
 }
+
+// claimsAtOnce bounds the claims that ask the ledger at the same time; the others wait for that where their stacks are small. New
+// goroutines begin with as much stack as those have in use, on average, that the collector has seen last: with thousands of claims
+// waiting for the ledger that is twice what a handler needs. No batch of a ledger wants more.
+const claimsAtOnce = 256

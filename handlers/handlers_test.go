@@ -92,7 +92,7 @@ func (b *bench) run(name, body string) (string, error) {
 		b.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Ledger: b.ledger, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, in)
+	out, err := h.Run(ctx, r, &in)
 	if err == nil {
 		err = b.ledger.Complete(ctx, c.Lease, r.Result(out))
 	} else if _, rerr := b.ledger.Release(ctx, c.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry", Text: err.Error()}}); rerr != nil {

@@ -86,7 +86,8 @@ func (a *Attempt) Sent(ctx context.Context) error {
 	if a.free {
 		a.spec.Day = ledger.DayLimits{} // as Effect does
 	}
-	if err := a.gate(ctx); err != nil {
+	var err error
+	if aside(func() { err = a.gate(ctx) }); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -213,23 +214,34 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 		e.end()
 	}
 	a.mu.Lock()
-	out, gatedAt, manual := a.out, a.gated, a.manual
+	open, gated, manual := a.out == nil, a.gated, a.manual
 	a.mu.Unlock()
-	gated := !gatedAt.IsZero()
-	if out == nil && gated && manual {
-		o := a.manualOutcome(value, err)
+	var o *outcome // to be recorded
+	if open && manual && !gated.IsZero() {
+		o = manualOutcome(value, err, a.free) // here and not aside, since it may be user code that encodes the value
 		if e != nil {
-			e.seen(&o.evidence, gatedAt)
+			e.seen(&o.evidence, gated)
 		}
-		a.capture(ctx, o)
-	} else if out == nil && gated {
-		a.finish(outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "no_answer_seen"}, err: err})
+	}
+	var out *outcome
+	aside(func() { out = a.closed(ctx, o, err) })
+	return out
+}
+
+// closed fixes o, if there is one, and returns the outcome; an attempt that is still open then has no answer that anybody saw.
+func (a *Attempt) closed(ctx context.Context, o *outcome, err error) *outcome {
+	if o != nil {
+		a.capture(ctx, *o)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.out != nil && gated {
-		a.run.saw(a, *a.out)
+	if a.gated.IsZero() {
+		return a.out
 	}
+	if a.out == nil {
+		a.out = &outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "no_answer_seen"}, err: err}
+	}
+	a.run.saw(a, *a.out)
 	return a.out
 }
 
@@ -263,27 +275,33 @@ func (a *Attempt) note(ctx context.Context, e ledger.Evidence) bool {
 	return err == nil || errors.Is(err, ledger.ErrState) // known already, and at least as well
 }
 
-// manualOutcome classifies what user code returned after Sent.
-func (a *Attempt) manualOutcome(value any, err error) outcome {
+// manualOutcome classifies what user code returned after Sent. free: it costs nothing.
+func manualOutcome(value any, err error, free bool) *outcome {
 	if err == nil {
 		body, jerr := json.Marshal(value)
 		if jerr != nil {
-			return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "answer_not_encodable"}, err: jerr}
+			return &outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "answer_not_encodable"}, err: jerr}
 		}
-		e := ledger.Evidence{State: ledger.Received, Class: "done"}
-		if a.free {
-			e.Cost, e.CostSource = new(ledger.Nano(0)), Computed
-		}
-		return answered(e, &ledger.Response{Codec: codecJSON, Body: body})
+		return madeOutcome(body, free)
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {
 	case ok && e.Class == Permanent:
-		return outcome{evidence: ledger.Evidence{State: ledger.FailedAttempt, Class: "failed"}, again: never, err: err}
+		return &outcome{evidence: ledger.Evidence{State: ledger.FailedAttempt, Class: "failed"}, again: never, err: err}
 	case ok && e.Class == Retryable:
-		return outcome{evidence: ledger.Evidence{State: ledger.Rejected, Class: "refused"}, again: soon, wait: e.In, err: err}
+		return &outcome{evidence: ledger.Evidence{State: ledger.Rejected, Class: "refused"}, again: soon, wait: e.In, err: err}
 	}
-	return outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "unsure"}, err: err}
+	return &outcome{evidence: ledger.Evidence{State: ledger.Sent, Class: "unsure"}, err: err}
+}
+
+// madeOutcome is the outcome of a call that user code made, and whose answer is the JSON that its value makes.
+func madeOutcome(body []byte, free bool) *outcome {
+	e := ledger.Evidence{State: ledger.Received, Class: "done"}
+	if free {
+		e.Cost, e.CostSource = new(ledger.Nano(0)), Computed
+	}
+	o := answered(e, &ledger.Response{Codec: codecJSON, Body: body})
+	return &o
 }
 
 func (r *Run) saw(a *Attempt, o outcome) {

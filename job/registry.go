@@ -188,8 +188,8 @@ func Encode[In Keyed](name string, in In, volatile ...string) (Input, error) {
 	return h.Decode(body)
 }
 
-// Run runs the handler once and encodes its result. A panic becomes a *PanicError.
-func (h *Handler) Run(ctx context.Context, j *Run, in Input) (out []byte, err error) {
+// Run runs the handler once on what Decode returned, and encodes its result. A panic becomes a *PanicError.
+func (h *Handler) Run(ctx context.Context, j *Run, in *Input) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
@@ -200,7 +200,11 @@ func (h *Handler) Run(ctx context.Context, j *Run, in Input) (out []byte, err er
 	if err != nil {
 		return nil, err
 	}
-	out, err = json.Marshal(res)
+	return h.encode(res)
+}
+
+func (h *Handler) encode(res any) ([]byte, error) {
+	out, err := json.Marshal(res)
 	if err != nil {
 		return nil, Failf("PO321 result of %s cannot be encoded: %w", h.name, err)
 	}

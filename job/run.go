@@ -46,12 +46,12 @@ type openAttempt struct {
 
 // RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
 type RunConfig struct {
-	Ledger ledger.Ledger // required
-	Lease  ledger.Lease  // required
-	Number int           // of this run, from 1
-	Who    string        // the worker, for the history
-	Origin ledger.Origin // of the message
-	Action string        // the job's name
+	Ledger ledger.Ledger  // required
+	Lease  ledger.Lease   // required
+	Number int            // of this run, from 1
+	Who    string         // the worker, for the history
+	Origin *ledger.Origin // of the message, and not to be changed; nil: nothing is known
+	Action string         // the job's name
 	// Publishes says that the messages a handler asks for are sent by somebody. false: asking is refused.
 	Publishes bool
 	// Day is what its tenant and action may spend in a day.
@@ -108,6 +108,9 @@ func NewRun(cfg RunConfig) *Run {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Origin == nil {
+		cfg.Origin = new(ledger.Origin)
+	}
 	if cfg.Ended == nil {
 		cfg.Ended = func() error { return nil }
 	}
@@ -135,7 +138,7 @@ func (r *Run) Number() int { return r.cfg.Number }
 // Origin is what is known of the message beside its content: when it was sent, its group, its
 // trace. A run from the ledger has that of the message that asked for the job first.
 // It may differ between runs, so nothing that is paid for may depend on it.
-func (r *Run) Origin() ledger.Origin { return r.cfg.Origin }
+func (r *Run) Origin() ledger.Origin { return *r.cfg.Origin }
 
 // Log is a logger that names the job and the run.
 func (r *Run) Log() *slog.Logger { return r.cfg.Log }
@@ -272,7 +275,9 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 	if r.untouched() {
 		return ledger.Looked{}, nil
 	}
-	l, err := r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref)
+	var l ledger.Looked
+	var err error
+	aside(func() { l, err = r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref) })
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
 		return l, Fail(err) // it is paid, and no later look finds it better

@@ -214,17 +214,36 @@ func rested(rest time.Duration) *outcome {
 
 // drive is attempt under the route's limits. A route that rests ends like one that was refused.
 func (q *question[In, Out]) drive(ctx context.Context, rt *Route[In, Out], late int64) (v any, o *outcome, err error) {
-	t, k := q.run.cfg.Traffic, roadKey{q.run.cfg.Action, q.Name, rt.Name}
-	tk, rest, err := t.enter(ctx, k, limits{rt.AtOnce, rt.PerMinute}, q.run.waiting(rt.Name, rt.Timeout))
+	tk, o, err := q.enter(ctx, rt)
+	if o != nil {
+		return nil, o, err
+	}
+	defer func() { q.leave(rt, tk, o) }()
+	return q.attempt(ctx, rt, late)
+}
+
+// enter waits for a place on the route. An outcome says that there is none. Like leave it is no part of drive: a goroutine that
+// waits for a model has no room for what they need.
+func (q *question[In, Out]) enter(ctx context.Context, rt *Route[In, Out]) (ticket, *outcome, error) {
+	tk, rest, err := q.run.cfg.Traffic.enter(ctx, q.road(rt), limits{rt.AtOnce, rt.PerMinute}, q.run.waiting(rt.Name, rt.Timeout))
 	switch {
 	case err != nil:
-		return nil, &outcome{evidence: ledger.Evidence{State: ledger.NotSent}, again: aborted, err: err}, err
+		return tk, &outcome{evidence: ledger.Evidence{State: ledger.NotSent}, again: aborted, err: err}, err
 	case rest > 0:
-		o = rested(rest)
-		return nil, o, o.err
+		o := rested(rest)
+		return tk, o, o.err
 	}
-	defer func() { q.run.rests(k, t.leave(k, tk, o)) }()
-	return q.attempt(ctx, rt, late)
+	return tk, nil, nil
+}
+
+// leave gives the place back, after that end of the attempt.
+func (q *question[In, Out]) leave(rt *Route[In, Out], tk ticket, o *outcome) {
+	k := q.road(rt)
+	q.run.rests(k, q.run.cfg.Traffic.leave(k, tk, o))
+}
+
+func (q *question[In, Out]) road(rt *Route[In, Out]) roadKey {
+	return roadKey{q.run.cfg.Action, q.Name, rt.Name}
 }
 
 // waiting says why there is no use in waiting for a route any more.

@@ -159,25 +159,29 @@ func (i CallInfo) check() error {
 // call share one request.
 type flight struct {
 	ref  ledger.CallRef
-	done chan struct{}
+	done chan struct{} // nil: it is under way, and nobody waits for it
 	v    any
 	err  error
 	from ledger.ID // the attempt that v is the answer of; zero: nothing was sent for it
 }
 
-// once runs f for ref, or waits for the goroutine that does. An answer stays for
-// the rest of the run; after an error the next caller tries again.
-func (r *Run) once(ctx context.Context, ref ledger.CallRef, f func() (any, error)) (*flight, error) {
+// board is the flight of ref, and whether the caller has to fly it: it is the first, or the ones before it ended in errors.
+func (r *Run) board(ref *ledger.CallRef) (fl *flight, first bool) {
 	r.mu.Lock()
-	fl := r.flight(ref)
-	if fl == nil {
-		fl = &flight{ref: ref, done: make(chan struct{})}
-		r.flights = append(r.flights, fl)
-		r.mu.Unlock()
-		r.fly(fl, f)
-		return fl, fl.err
+	defer r.mu.Unlock()
+	if fl := r.flight(*ref); fl != nil {
+		if fl.done == nil {
+			fl.done = make(chan struct{})
+		}
+		return fl, false
 	}
-	r.mu.Unlock()
+	fl = &flight{ref: *ref, err: errRoutePanic} // that is what the others see of a panic
+	r.flights = append(r.flights, fl)
+	return fl, true
+}
+
+// wait waits for who flies it.
+func (fl *flight) wait(ctx context.Context) (*flight, error) {
 	select {
 	case <-fl.done:
 		return fl, fl.err
@@ -201,17 +205,21 @@ func (r *Run) land(fl *flight) {
 	r.flights = slices.DeleteFunc(r.flights, func(o *flight) bool { return o == fl })
 }
 
+// closed is the channel of what has ended unobserved.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 var errRoutePanic = errors.New("PO316 the route of the call panicked")
 
-func (r *Run) fly(fl *flight, f func() (any, error)) {
-	fl.err = errRoutePanic // what the others see when f panics
-	defer func() {
-		if fl.err != nil {
-			r.mu.Lock()
-			r.land(fl)
-			r.mu.Unlock()
-		}
+// landed ends a flight. An answer stays for the rest of the run; after an error the next caller tries again.
+func (r *Run) landed(fl *flight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fl.err != nil {
+		r.land(fl)
+	}
+	if fl.done == nil {
+		fl.done = closed
+	} else {
 		close(fl.done)
-	}()
-	fl.v, fl.err = f()
+	}
 }

@@ -91,7 +91,7 @@ func (o *office) run() (ledger.Lease, ledger.Result) {
 		o.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Ledger: o.ledger, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, in)
+	out, err := h.Run(ctx, r, &in)
 	if err != nil {
 		o.t.Fatal(err)
 	}

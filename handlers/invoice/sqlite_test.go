@@ -58,7 +58,7 @@ func TestRowInSQLite(t *testing.T) {
 		t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Ledger: store, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, in)
+	out, err := h.Run(ctx, r, &in)
 	if err != nil {
 		t.Fatal(err)
 	}
