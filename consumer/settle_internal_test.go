@@ -17,7 +17,7 @@ func TestCommonSettleContext(t *testing.T) {
 		first := c.common(over)
 		time.Sleep(shareFor - 1)
 		last := c.common(over)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		next := c.common(over)
 		if first != last || next == last {
 			t.Errorf("in common are %v, %v and %v", first, last, next)
@@ -27,7 +27,7 @@ func TestCommonSettleContext(t *testing.T) {
 		if first.Err() != nil || next.Err() != nil || next.Value(name{}) != "w" {
 			t.Errorf("in time: %v, %v, %v", first.Err(), next.Err(), next.Value(name{}))
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if first.Err() != context.DeadlineExceeded || next.Err() != nil {
 			t.Errorf("when the first is over: %v, %v", first.Err(), next.Err())
