@@ -106,8 +106,7 @@ type Request struct {
 	Receives  int           // as the broker counted; the greatest is kept, for people
 	Origin    Origin        // kept by the claim that makes the row
 
-	// VerdictOnly: nobody waits for the saved result. Of a job that is done the claim says Saved then and has no Result, whether
-	// or not that is past its retention: a duplicate does not look for it. False: it comes with Saved.
+	// VerdictOnly: nobody waits for the saved result, so Saved comes without it: a duplicate does not read it. False: it comes with Saved.
 	VerdictOnly bool
 }
 
@@ -120,7 +119,7 @@ const (
 	Run Verdict = iota + 1
 	// Saved: done before; Claimed.Result holds the saved result, unless the verdict alone was asked for.
 	Saved
-	// Purged: done before, and the result, which was asked for, is past its retention.
+	// Purged: done before, and the result is past its retention.
 	Purged
 	// Busy: another run owns it; ask again after Claimed.RetryIn.
 	Busy

@@ -62,7 +62,7 @@ func largeResults(e *env) {
 	}
 }
 
-// verdictOnly: whoever does not want the result is told all else that others are told, and Saved for a job whose result is purged.
+// verdictOnly: whoever does not want the result is told all else that others are told.
 func verdictOnly(e *env) {
 	large := e.run("large")
 	e.is("complete", e.Store.Complete(e.Context(), large.lease, ledger.Result{ID: ledger.NewID(), Body: noise(700_001)}), nil)
@@ -73,9 +73,6 @@ func verdictOnly(e *env) {
 		r := j.req
 		r.Token = ledger.NewID()
 		want := j.claim(r)
-		if want.Verdict == ledger.Purged {
-			want.Verdict = ledger.Saved
-		}
 		want.Result, want.RetryIn = nil, 0
 		r.Token, r.VerdictOnly = ledger.NewID(), true
 		j.unchanged("a claim for the verdict alone", func() {

@@ -126,10 +126,10 @@ func (l *Ledger) answer(r *row, q ledger.Request, f ledger.Facts, now time.Time)
 	switch {
 	case !f.SameInput:
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
-	case r.State == ledger.Done && q.VerdictOnly:
-		c.Verdict, c.Cost = ledger.Saved, clone(r.Cost)
 	case r.State == ledger.Done && r.Purged:
 		c.Verdict, c.Cost = ledger.Purged, clone(r.Cost)
+	case r.State == ledger.Done && q.VerdictOnly:
+		c.Verdict, c.Cost = ledger.Saved, clone(r.Cost)
 	case r.State == ledger.Done:
 		c.Verdict, c.Result, c.Cost = ledger.Saved, result(r.Result.Light()), clone(r.Cost)
 	case r.State == ledger.Failed:

@@ -225,10 +225,10 @@ func (c *claimRow) answer(r *ledger.Request, asked time.Time) ledger.Claimed {
 		a.Verdict, a.Stored = ledger.Mismatch, &ledger.Identity{Action: c.Action, InputHash: ledger.Hash(c.InputHash)}
 	case c.State == ledger.Running && c.Mine:
 		return c.running(r.Key, asked)
-	case c.State == ledger.Done && r.VerdictOnly:
-		a.Verdict, a.Cost = ledger.Saved, c.Cost
 	case c.State == ledger.Done && c.ResultID == nil:
 		a.Verdict, a.Cost = ledger.Purged, c.Cost
+	case c.State == ledger.Done && r.VerdictOnly:
+		a.Verdict, a.Cost = ledger.Saved, c.Cost
 	case c.State == ledger.Done:
 		a.Verdict, a.Cost = ledger.Saved, c.Cost
 		a.Result = &ledger.Result{ID: *c.ResultID, Body: c.Body, Schema: *c.SchemaName}

@@ -174,8 +174,6 @@ func (r *row) answer(ctx context.Context, db querier, q ledger.Request, f ledger
 	switch {
 	case !f.SameInput:
 		c.Verdict, c.Stored = ledger.Mismatch, &ledger.Identity{Action: r.Action, InputHash: r.InputHash}
-	case r.State == ledger.Done && q.VerdictOnly:
-		c.Verdict, c.Cost = ledger.Saved, r.Cost
 	case r.State == ledger.Done:
 		saved, err := r.result(ctx, db)
 		if saved != nil {
@@ -189,6 +187,9 @@ func (r *row) answer(ctx context.Context, db querier, q ledger.Request, f ledger
 		if saved == nil {
 			c.Verdict, c.Cost = ledger.Purged, r.Cost
 			break
+		}
+		if q.VerdictOnly {
+			saved = nil
 		}
 		c.Verdict, c.Result, c.Cost = ledger.Saved, saved, r.Cost
 	case r.State == ledger.Failed:
