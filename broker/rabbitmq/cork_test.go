@@ -237,6 +237,65 @@ func TestBurstThatIsNotWritten(t *testing.T) {
 	})
 }
 
+// A broker that stops reading holds a burst until the write's deadline. Nobody waits longer for it than their context, nobody is
+// told that it was written, and the connection is cut.
+func TestBrokerThatStopsReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		l := &link{socket: ours, cork: &corkConn{Conn: &deadlineConn{Conn: ours, limit: 20 * time.Second}}}
+		s := &session{link: l, dead: make(chan struct{}), writes: make(chan writing)}
+		go s.write(&driver{to: l.cork})
+		defer close(s.dead)
+		go theirs.Read(make([]byte, 10)) // a part of the first ack
+		told := map[string]chan error{}
+		start := func(name string, f func() error) {
+			told[name] = make(chan error, 1)
+			go func() { told[name] <- f() }()
+			synctest.Wait()
+		}
+		ack := func(tag uint64, patience time.Duration) func() error {
+			return func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				return s.at(tag).tell(ctx, false)
+			}
+		}
+		start("the first", ack(1, time.Minute))
+		start("behind it, with less patience", ack(2, 5*time.Second))
+		start("behind it", ack(3, time.Minute))
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if err := <-told["behind it, with less patience"]; !errors.Is(err, broker.ErrUnavailable) {
+			t.Errorf("less patience: %v", err)
+		}
+		for name, c := range told {
+			select {
+			case err := <-c:
+				t.Errorf("%s ended early: %v", name, err)
+			default:
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for name, want := range map[string]error{"the first": broker.ErrNotHeld, "behind it": broker.ErrNotHeld} {
+			select {
+			case err := <-told[name]:
+				if !errors.Is(err, want) || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: %v", name, err)
+				}
+			default:
+				t.Errorf("%s waits still", name)
+			}
+		}
+		if _, err := io.WriteString(l.cork, "heartbeat"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a heartbeat after it: %v", err)
+		}
+		if _, err := theirs.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the connection is not cut: %v", err)
+		}
+	})
+}
+
 // A corked connection keeps what anybody writes, in its order and no more than some; after an error nothing is written.
 func TestCork(t *testing.T) {
 	w := &wire{}
@@ -308,8 +367,16 @@ func TestCork(t *testing.T) {
 	want("")
 }
 
-// With TLS the cork is above it: what is written in one go is one record, for which the other end needs one Read.
-func TestCorkIsAboveTLS(t *testing.T) {
+// noted counts the writes of a connection.
+type noted struct {
+	net.Conn
+	writes int
+}
+
+func (n *noted) Write(p []byte) (int, error) { n.writes++; return n.Conn.Write(p) }
+
+// What the driver's TLS writes while a link's connection is corked leaves in one go too.
+func TestCorkBelowTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate
 	server.StartTLS()
 	defer server.Close()
@@ -318,6 +385,7 @@ func TestCorkIsAboveTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	const text = "one two three"
 	got := make(chan string)
 	go func() {
 		defer close(got)
@@ -327,31 +395,37 @@ func TestCorkIsAboveTLS(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		p := make([]byte, 100)
-		n, err := c.Read(p)
-		if err != nil {
+		p := make([]byte, len(text))
+		if _, err := io.ReadFull(c, p); err != nil {
 			t.Error(err)
 		}
-		got <- string(p[:n])
+		got <- string(p)
 	}()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	l := &link{}
-	c, err := l.connect(t.Context(), ln.Addr().String(), time.Minute, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	c, err := l.connect(t.Context(), "tcp", ln.Addr().String(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	n := &noted{Conn: l.cork.Conn}
+	l.cork.Conn = n
+	secure := tls.Client(c, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	if err := secure.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	before := n.writes
 	l.cork.cork()
-	for _, s := range []string{"one ", "two ", "three"} {
-		if _, err := io.WriteString(c, s); err != nil {
+	for part := range strings.SplitAfterSeq(text, " ") {
+		if _, err := io.WriteString(secure, part); err != nil {
 			t.Error(err)
 		}
 	}
 	if err := l.cork.uncork(); err != nil {
 		t.Error(err)
 	}
-	if s := <-got; s != "one two three" {
-		t.Errorf("the first record has %q", s)
+	if s := <-got; s != text || n.writes != before+1 {
+		t.Errorf("%q arrived, in %d writes, want %q in one", s, n.writes-before, text)
 	}
 }
