@@ -9,7 +9,8 @@ import (
 const maxKept = 16 << 10
 
 // corkConn writes several things in one go while it is corked. The driver writes each ack by itself, and each would be a
-// system call, a record of TLS, a packet, and something to wake the broker for.
+// system call, a packet, and something to wake the broker for. TLS, if there is any, is the driver's, above it: each ack is a
+// record of its own then, but they leave together all the same.
 //
 // What is written while it is corked, by whomever, keeps its order and leaves with the rest. Whoever corks it uncorks it soon.
 type corkConn struct {

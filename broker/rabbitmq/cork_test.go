@@ -1,11 +1,9 @@
 package rabbitmq
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -13,10 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/paidonce/paidonce/broker"
 )
 
 // wire is a connection that notes what is written to it, each write by itself.
@@ -39,203 +34,6 @@ func (w *wire) Write(p []byte) (int, error) {
 }
 
 func (w *wire) Close() error { w.closed = true; return nil }
-
-// driver writes frames as amqp091-go does, each by itself.
-type driver struct {
-	to    io.Writer
-	block chan struct{} // nil: no write waits
-	err   map[uint64]error
-}
-
-func (d *driver) frame(text string, tag uint64) error {
-	if d.block != nil {
-		<-d.block
-	}
-	if err := d.err[tag]; err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(d.to, "%s %d;", text, tag)
-	return err
-}
-
-func (d *driver) Ack(tag uint64, multiple bool) error {
-	return d.frame(fmt.Sprint("ack ", multiple), tag)
-}
-
-func (d *driver) Nack(tag uint64, multiple, requeue bool) error {
-	return d.frame(fmt.Sprint("nack ", multiple, " ", requeue), tag)
-}
-
-func (d *driver) Reject(uint64, bool) error { panic("not used") }
-
-// writers is a session whose write runs on a wire until the test's end.
-func writers(t *testing.T) (*session, *driver, *wire) {
-	w := &wire{}
-	l := &link{cork: &corkConn{Conn: w}, socket: w}
-	s := &session{link: l, dead: make(chan struct{}), writes: make(chan writing)}
-	d := &driver{to: l.cork}
-	go s.write(d)
-	t.Cleanup(func() {
-		select {
-		case <-s.dead:
-		default:
-			close(s.dead)
-		}
-	})
-	return s, d, w
-}
-
-// at is the delivery with a tag.
-func (s *session) at(tag uint64) *held {
-	h := &held{session: s}
-	h.d.DeliveryTag = tag
-	return h
-}
-
-// A write that the driver does not finish ends with its caller's context, and so does one that waits behind it. Both are
-// on their way all the same, one after the other.
-func TestWriteIsBoundedByContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d, w := writers(t)
-		d.block = make(chan struct{})
-		told := make(chan error)
-		for tag := range uint64(2) {
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-				defer cancel()
-				told <- s.at(tag).tell(ctx, tag == 1)
-			}()
-			synctest.Wait()
-		}
-		for range 2 {
-			if err := <-told; !errors.Is(err, broker.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v", err)
-			}
-		}
-		close(d.block)
-		synctest.Wait()
-		if got := strings.Join(w.writes, ""); got != "ack false 0;nack false true 1;" {
-			t.Errorf("written: %q", got)
-		}
-		d.err = map[uint64]error{2: errors.New("closed")}
-		if err := s.at(2).tell(t.Context(), false); !errors.Is(err, broker.ErrNotHeld) {
-			t.Errorf("on a channel that is closed: %v", err)
-		}
-		close(s.dead)
-		synctest.Wait()
-		if err := s.at(3).tell(t.Context(), false); !errors.Is(err, broker.ErrNotHeld) {
-			t.Errorf("on a session that ended: %v", err)
-		}
-		if w.closed {
-			t.Error("an error of the driver cut the connection, which others use")
-		}
-	})
-}
-
-// burst settles deliveries while the driver is busy with the one before them, so that write finds them together.
-func burst(t *testing.T, s *session, d *driver, tags ...uint64) map[uint64]error {
-	d.block = make(chan struct{})
-	type told struct {
-		tag uint64
-		err error
-	}
-	results := make(chan told)
-	for _, tag := range append([]uint64{0}, tags...) {
-		go func() { results <- told{tag, s.at(tag).tell(t.Context(), tag%2 == 1)} }()
-		synctest.Wait() // one after the other, the first in the driver
-	}
-	close(d.block)
-	errs := map[uint64]error{}
-	for range len(tags) + 1 {
-		r := <-results
-		errs[r.tag] = r.err
-	}
-	return errs
-}
-
-// What is settled at the same time leaves in one write, in order.
-func TestBurstIsOneWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d, w := writers(t)
-		for tag, err := range burst(t, s, d, 1, 2, 3, 4) {
-			if err != nil {
-				t.Errorf("%d: %v", tag, err)
-			}
-		}
-		want := []string{"ack false 0;", "nack false true 1;ack false 2;nack false true 3;ack false 4;"}
-		if !slices.Equal(w.writes, want) {
-			t.Errorf("written: %q, want %q", w.writes, want)
-		}
-	})
-}
-
-// A burst has an end although callers come and come.
-func TestBurstIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d, w := writers(t)
-		var tags []uint64
-		for tag := range uint64(maxBurst + 10) {
-			tags = append(tags, tag+1)
-		}
-		burst(t, s, d, tags...)
-		var each []int
-		for _, text := range w.writes {
-			each = append(each, strings.Count(text, ";"))
-		}
-		if !slices.Equal(each, []int{1, maxBurst, 10}) {
-			t.Errorf("written together: %v", each)
-		}
-	})
-}
-
-// Callers that become ready together are one burst although write is idle: it lets them run before it writes.
-func TestReadyCallersAreOneBurst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _, w := writers(t)
-		ready, told := make(chan struct{}), make(chan error)
-		const n = 100
-		for tag := range uint64(n) {
-			go func() {
-				<-ready
-				told <- s.at(tag).tell(t.Context(), false)
-			}()
-		}
-		synctest.Wait()
-		close(ready)
-		for range n {
-			if err := <-told; err != nil {
-				t.Error(err)
-			}
-		}
-		if len(w.writes) > n/2 {
-			t.Errorf("%d acks took %d writes", n, len(w.writes))
-		}
-	})
-}
-
-// Nobody is told that an ack was written whose bytes were kept and then not written. The connection is cut: what the
-// driver took for written is not.
-func TestBurstThatIsNotWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, d, w := writers(t)
-		d.err = map[uint64]error{2: errors.New("no such channel")}
-		errs := burst(t, s, d, 1, 2)
-		if errs[0] != nil || errs[1] != nil || !errors.Is(errs[2], d.err[2]) || w.closed {
-			t.Errorf("one that the driver refuses: %v, closed %v", errs, w.closed)
-		}
-		s, d, w = writers(t)
-		w.fail, w.first = os.ErrDeadlineExceeded, 1
-		errs = burst(t, s, d, 1, 2, 3)
-		for tag, err := range errs {
-			if wrong := tag > 0; errors.Is(err, broker.ErrNotHeld) != wrong || errors.Is(err, os.ErrDeadlineExceeded) != wrong {
-				t.Errorf("%d of a burst that was written by half: %v", tag, err)
-			}
-		}
-		if !w.closed {
-			t.Error("the connection was not cut")
-		}
-	})
-}
 
 // A corked connection keeps what anybody writes, in its order and no more than some; after an error nothing is written.
 func TestCork(t *testing.T) {
@@ -308,8 +106,16 @@ func TestCork(t *testing.T) {
 	want("")
 }
 
-// With TLS the cork is above it: what is written in one go is one record, for which the other end needs one Read.
-func TestCorkIsAboveTLS(t *testing.T) {
+// noted counts the writes of a connection.
+type noted struct {
+	net.Conn
+	writes int
+}
+
+func (n *noted) Write(p []byte) (int, error) { n.writes++; return n.Conn.Write(p) }
+
+// What the driver's TLS writes while a link's connection is corked leaves in one go too.
+func TestCorkBelowTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate
 	server.StartTLS()
 	defer server.Close()
@@ -318,6 +124,7 @@ func TestCorkIsAboveTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	const text = "one two three"
 	got := make(chan string)
 	go func() {
 		defer close(got)
@@ -327,31 +134,37 @@ func TestCorkIsAboveTLS(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		p := make([]byte, 100)
-		n, err := c.Read(p)
-		if err != nil {
+		p := make([]byte, len(text))
+		if _, err := io.ReadFull(c, p); err != nil {
 			t.Error(err)
 		}
-		got <- string(p[:n])
+		got <- string(p)
 	}()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	l := &link{}
-	c, err := l.connect(t.Context(), ln.Addr().String(), time.Minute, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	c, err := l.connect(t.Context(), "tcp", ln.Addr().String(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	n := &noted{Conn: l.cork.Conn}
+	l.cork.Conn = n
+	secure := tls.Client(c, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	if err := secure.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	before := n.writes
 	l.cork.cork()
-	for _, s := range []string{"one ", "two ", "three"} {
-		if _, err := io.WriteString(c, s); err != nil {
+	for part := range strings.SplitAfterSeq(text, " ") {
+		if _, err := io.WriteString(secure, part); err != nil {
 			t.Error(err)
 		}
 	}
 	if err := l.cork.uncork(); err != nil {
 		t.Error(err)
 	}
-	if s := <-got; s != "one two three" {
-		t.Errorf("the first record has %q", s)
+	if s := <-got; s != text || n.writes != before+1 {
+		t.Errorf("%q arrived, in %d writes, want %q in one", s, n.writes-before, text)
 	}
 }

@@ -30,7 +30,7 @@ var errSilent = errors.New("no answer in time")
 type link struct {
 	conn    *amqp.Connection
 	socket  net.Conn
-	cork    *corkConn // what the driver writes to
+	cork    *corkConn // what the driver writes to, or its TLS
 	watch   func()    // ends the bound on the handshake
 	closed  chan *amqp.Error
 	blocked chan amqp.Blocking
@@ -44,15 +44,12 @@ func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
 	l := &link{watch: func() {}, closed: make(chan *amqp.Error, 1), blocked: make(chan amqp.Blocking, 16)}
 	conf := amqp.Config{
 		Heartbeat: b.cfg.beat,
-		// The driver writes into it, so each connection has its own.
-		Properties: amqp.Table{"product": "paidonce", "connection_name": b.cfg.Name + " " + role},
-		Locale:     "en_US",
-		Dial: func(string, string) (net.Conn, error) {
-			secure, err := b.cfg.tls()
-			if err != nil {
-				return nil, err
-			}
-			return l.connect(ctx, net.JoinHostPort(b.cfg.uri.Host, strconv.Itoa(b.cfg.uri.Port)), 2*b.cfg.beat, secure)
+		// The driver writes into both, so each connection has its own.
+		Properties:      amqp.Table{"product": "paidonce", "connection_name": b.cfg.Name + " " + role},
+		TLSClientConfig: b.cfg.tls(),
+		Locale:          "en_US",
+		Dial: func(network, addr string) (net.Conn, error) {
+			return l.connect(ctx, network, addr, 2*b.cfg.beat)
 		},
 	}
 	if b.cfg.Credentials != nil {
@@ -63,7 +60,7 @@ func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
 		}
 		conf.SASL = []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}}
 	}
-	conn, err := amqp.DialConfig(b.cfg.inTheClear(), conf)
+	conn, err := amqp.DialConfig(b.cfg.URL, conf)
 	l.watch()
 	if err != nil {
 		l.kill() // the driver leaves the socket open after some failed handshakes
@@ -79,9 +76,9 @@ func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
 	return l, nil
 }
 
-// connect makes the socket, with TLS if secure is not nil. ctx bounds the handshakes on it too.
-func (l *link) connect(ctx context.Context, addr string, writeLimit time.Duration, secure *tls.Config) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+// connect makes the socket. ctx bounds the handshakes on it too.
+func (l *link) connect(ctx context.Context, network, addr string, writeLimit time.Duration) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +89,6 @@ func (l *link) connect(ctx context.Context, addr string, writeLimit time.Duratio
 	stop := context.AfterFunc(ctx, l.kill)
 	l.watch = func() { stop() }
 	l.cork = &corkConn{Conn: &deadlineConn{Conn: c, limit: writeLimit}}
-	if secure == nil {
-		return l.cork, nil
-	}
-	t := tls.Client(l.cork.Conn, secure)
-	if err := t.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	l.cork.Conn = t
 	return l.cork, nil
 }
 
@@ -185,6 +174,17 @@ func (c *deadlineConn) SetWriteDeadline(t time.Time) error {
 	c.until = t
 	c.mu.Unlock()
 	return c.Conn.SetWriteDeadline(t)
+}
+
+// tls returns a configuration of its own for one connection; nil lets the driver
+// make one from the URL's parameters.
+func (s *settings) tls() *tls.Config {
+	if s.TLS == nil {
+		return nil
+	}
+	c := s.TLS.Clone()
+	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
+	return c
 }
 
 // address is the broker's for logs and errors: no user, no password.

@@ -87,9 +87,9 @@ func TestTLSByURL(t *testing.T) {
 		says          string
 	}{
 		{what: "no CA", without: "cacertfile", says: "unknown authority"},
-		{what: "a CA file that is not there", without: "cacertfile", instead: []string{dir + "/nothing"}, says: "cacertfile: open " + dir},
-		{what: "a CA file of something else", without: "cacertfile", instead: params["keyfile"], says: "no certificate that can be read"},
-		{what: "a key that is none", without: "keyfile", instead: params["certfile"], says: "certfile " + dir},
+		{what: "a CA file that is not there", without: "cacertfile", instead: []string{dir + "/nothing"}, says: "open " + dir},
+		{what: "a CA file of something else", without: "cacertfile", instead: params["keyfile"], says: "unknown authority"},
+		{what: "a key that is none", without: "keyfile", instead: params["certfile"], says: "client certificate"},
 		{what: "no certificate of its own", without: "certfile", says: "certificate"},
 		{what: "another server's name", without: "server_name_indication", instead: []string{"elsewhere"}, says: "elsewhere"},
 	} {
