@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -195,5 +196,30 @@ func TestCloseAtWork(t *testing.T) {
 		if ended != 2 {
 			t.Errorf("closed when %d of 2 had ended", ended)
 		}
+	})
+}
+
+// TestGoexit: a statement that ends its goroutine is no success. Its caller ends as well, and the lane is there for the next.
+func TestGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(2)
+		for range 5 { // more than there are lanes
+			var returned, ended bool
+			var all sync.WaitGroup
+			all.Go(func() {
+				defer func() { ended = recover() == nil }()
+				l.do(t.Context(), runtime.Goexit)
+				returned = true
+			})
+			all.Wait()
+			if returned || !ended {
+				t.Errorf("the caller went on: %t; ended without a panic: %t", returned, ended)
+			}
+		}
+		rest(t, l)
+		if err := l.do(t.Context(), func() {}); err != nil {
+			t.Error(err)
+		}
+		l.close()
 	})
 }
