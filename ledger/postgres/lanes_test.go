@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,14 +188,15 @@ func TestTurnsEnd(t *testing.T) {
 // TestCloseAtWork: lanes that wait for a turn end as well, and those at work first end that.
 func TestCloseAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, ended := newLanes(4), 0
+		l := newLanes(4)
+		var ended atomic.Int32
 		for range 2 {
-			go l.do(t.Context(), func() { time.Sleep(patience / 2); ended++ })
+			go l.do(t.Context(), func() { time.Sleep(patience / 2); ended.Add(1) })
 		}
 		synctest.Wait()
 		l.close()
-		if ended != 2 {
-			t.Errorf("closed when %d of 2 had ended", ended)
+		if n := ended.Load(); n != 2 {
+			t.Errorf("closed when %d of 2 had ended", n)
 		}
 	})
 }
