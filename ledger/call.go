@@ -100,10 +100,12 @@ type Settled struct {
 type Result struct {
 	ID     ID // chosen by the worker, so that a repeated commit is recognised
 	Body   []byte
-	Schema string    // name and version of Body's type, for readers
-	Used   []ID      // attempts whose answers the handler was given; the rest is surplus
-	Hooks  []Hook    // the user's work, in order, inside the same transaction
-	Steps  []StepAsk // what follows it, in order; a key at most once
+	Schema string // name and version of Body's type, for readers
+	// Used are the attempts whose answers the handler was given; the rest is surplus. Each has to be a received one of the job's own
+	// generation: a ledger may take as many of them as there are attempts for all of these, and look for no surplus.
+	Used  []ID
+	Hooks []Hook    // the user's work, in order, inside the same transaction
+	Steps []StepAsk // what follows it, in order; a key at most once
 	// Messages are put into the outbox with it, in order.
 	Messages []MessageAsk
 }

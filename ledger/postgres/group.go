@@ -57,9 +57,9 @@ type item[A, R any] struct {
 	left atomic.Bool   // its caller has gone, and nobody was told yet
 	with atomic.Pointer[crowd]
 
-	row      *R
-	err      error
-	panicked any
+	row *R
+	err error
+	end exit
 }
 
 // errAlone: the batch was refused, and nothing of it happened. Each makes its own.
@@ -89,20 +89,24 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 		it.leave()
 		return nil, context.Cause(ctx)
 	}
-	switch {
-	case it.panicked != nil:
-		panic(it.panicked)
-	case it.err == errAlone:
+	it.end.suffer()
+	if it.err == errAlone {
 		return on(ctx, g.lanes, func() (*R, error) { return g.alone(ctx, a) })
 	}
 	return it.row, it.err
 }
 
 // depart makes batches on a lane, of first and of who waits, until it holds nobody back.
-func (g *group[A, R]) depart(t *turn, first *item[A, R]) {
-	for held := []*item[A, R]{first}; len(held) > 0; {
-		var batch []*item[A, R]
-		if batch, held = g.board(held); len(batch) > 0 {
+func (g *group[A, R]) depart(t *turn, held ...*item[A, R]) {
+	defer func() {
+		if len(held) > 0 { // a statement ended this goroutine, and it is over for those in it alone
+			g.depart(t, held...)
+		}
+	}()
+	for len(held) > 0 {
+		batch, before := []*item[A, R](nil), held
+		held = nil
+		if batch, held = g.board(before); len(batch) > 0 {
 			t.begin(len(batch))
 			g.serve(batch)
 		}
@@ -149,18 +153,18 @@ func (g *group[A, R]) board(before []*item[A, R]) (batch, held []*item[A, R]) {
 // serve makes the statement for a batch and answers all of it. A batch of one is its
 // caller's own statement.
 func (g *group[A, R]) serve(batch []*item[A, R]) {
+	var e exit
 	defer func() {
-		if v := recover(); v != nil { // each of them must hear of it
-			for _, it := range batch {
-				it.panicked = v
-				close(it.done)
-			}
+		e.panicked = recover()
+		for _, it := range batch { // each of them must hear of it
+			it.end = e
+			close(it.done)
 		}
 	}()
 	if len(batch) == 1 {
 		it := batch[0]
 		it.row, it.err = g.alone(it.ctx, it.ask)
-		close(it.done)
+		e.returned = true
 		return
 	}
 	ctx, stop := together(batch)
@@ -182,15 +186,15 @@ func (g *group[A, R]) serve(batch []*item[A, R]) {
 		if err != nil {
 			it.err = err
 		}
-		close(it.done)
 	}
+	e.returned = true
 }
 
 // alone makes the statement for one.
 func (g *group[A, R]) alone(ctx context.Context, a *A) (*R, error) { return first(g.run(ctx, []*A{a})) }
 
 func (it *item[A, R]) fail(err error) {
-	it.err = err
+	it.err, it.end.returned = err, true
 	close(it.done)
 }
 

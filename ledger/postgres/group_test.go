@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -64,17 +65,19 @@ func (b *bed) statement(ctx context.Context, asks []*string) ([]word, error) {
 func (b *bed) ask(ctx context.Context, a string) <-chan string {
 	got := make(chan string, 1)
 	go func() {
+		text := "it ended"
 		defer func() {
 			if v := recover(); v != nil {
-				got <- fmt.Sprint("panic: ", v)
+				text = fmt.Sprint("panic: ", v)
 			}
+			got <- text
 		}()
 		w, err := b.do(ctx, &a)
 		if err != nil {
-			got <- err.Error()
+			text = err.Error()
 			return
 		}
-		got <- w.text
+		text = w.text
 	}()
 	synctest.Wait()
 	return got
@@ -130,6 +133,25 @@ func TestGroupInCrowds(t *testing.T) {
 		if d := time.Since(begun); d != 2*patience+time.Second {
 			t.Errorf("the last ended after %s", d)
 		}
+	})
+}
+
+// TestGroupGoexit: a statement that ends its goroutine ends those who asked for it, and nobody else.
+func TestGroupGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.key = func(a *string) any { return (*a)[:1] }
+		b.fails = func(texts []string) error {
+			if slices.Contains(texts, "a1") {
+				runtime.Goexit()
+			}
+			return nil
+		}
+		b.want(b.asks("first", "a1", "b", "a2"), "first", "it ended", "it ended", "a2")
+		b.want(b.asks("a1"), "it ended")
+		b.want(b.asks("last"), "last")
+		b.made("first", "a1 b", "a2", "a1", "last")
+		rest(t, b.lanes)
 	})
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -98,29 +99,39 @@ func newLanes(n int) *lanes {
 }
 
 func (l *lanes) run() {
+	closed := false
+	defer func() {
+		if !closed { // the statement ended its goroutine, which was the lane
+			l.all.Go(l.run)
+		}
+	}()
 	for {
 		select {
 		case <-l.next:
 		case <-l.closed:
+			closed = true
 			return
 		}
 		select {
 		case f := <-l.work:
 			l.make(f)
 		case <-l.closed:
+			closed = true
 			return
 		}
 	}
 }
 
-// make makes a statement, on the lane that takes what comes next.
+// make makes a statement, on the lane that takes what comes next. The turn ends whatever becomes of f.
 func (l *lanes) make(f func(*turn)) {
 	t := &turn{lanes: l}
 	late := time.AfterFunc(patience, t.end)
+	defer func() {
+		late.Stop()
+		t.end()
+		t.begin(0) // if there was nothing to do
+	}()
 	f(t)
-	late.Stop()
-	t.end()
-	t.begin(0) // if there was nothing to do
 }
 
 // close waits for what runs.
@@ -129,14 +140,35 @@ func (l *lanes) close() {
 	l.all.Wait()
 }
 
+// exit is how a statement ended.
+type exit struct {
+	returned bool
+	panicked any
+}
+
+// suffer ends the caller as the statement ended: in a panic, or in runtime.Goexit, after which nothing is known of it.
+func (e exit) suffer() {
+	switch {
+	case e.panicked != nil:
+		panic(e.panicked)
+	case !e.returned:
+		runtime.Goexit()
+	}
+}
+
 // do runs f on a lane and waits for its end; f ends with ctx. A panic of f is the
-// caller's.
+// caller's, and so is its Goexit.
 func (l *lanes) do(ctx context.Context, f func()) error {
-	done := make(chan any, 1)
+	done := make(chan exit, 1)
 	task := func(t *turn) {
-		defer func() { done <- recover() }()
+		var e exit
+		defer func() {
+			e.panicked = recover()
+			done <- e
+		}()
 		t.begin(1)
 		f()
+		e.returned = true
 	}
 	select {
 	case l.work <- task:
@@ -145,9 +177,7 @@ func (l *lanes) do(ctx context.Context, f func()) error {
 	case <-l.closed:
 		return errClosed
 	}
-	if v := <-done; v != nil {
-		panic(v)
-	}
+	(<-done).suffer()
 	return nil
 }
 

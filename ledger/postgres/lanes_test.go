@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,14 +188,40 @@ func TestTurnsEnd(t *testing.T) {
 // TestCloseAtWork: lanes that wait for a turn end as well, and those at work first end that.
 func TestCloseAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, ended := newLanes(4), 0
+		l := newLanes(4)
+		var ended atomic.Int32
 		for range 2 {
-			go l.do(t.Context(), func() { time.Sleep(patience / 2); ended++ })
+			go l.do(t.Context(), func() { time.Sleep(patience / 2); ended.Add(1) })
 		}
 		synctest.Wait()
 		l.close()
-		if ended != 2 {
-			t.Errorf("closed when %d of 2 had ended", ended)
+		if n := ended.Load(); n != 2 {
+			t.Errorf("closed when %d of 2 had ended", n)
 		}
+	})
+}
+
+// TestGoexit: a statement that ends its goroutine is no success. Its caller ends as well, and the lane is there for the next.
+func TestGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(2)
+		for range 5 { // more than there are lanes
+			var returned, ended bool
+			var all sync.WaitGroup
+			all.Go(func() {
+				defer func() { ended = recover() == nil }()
+				l.do(t.Context(), runtime.Goexit)
+				returned = true
+			})
+			all.Wait()
+			if returned || !ended {
+				t.Errorf("the caller went on: %t; ended without a panic: %t", returned, ended)
+			}
+		}
+		rest(t, l)
+		if err := l.do(t.Context(), func() {}); err != nil {
+			t.Error(err)
+		}
+		l.close()
 	})
 }
