@@ -92,13 +92,6 @@ func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.R
 	})
 }
 
-func (x *execution) handle() ([]byte, error) {
-	if x.w.undecodable != nil {
-		return nil, job.Fail(x.w.undecodable)
-	}
-	return x.w.handler.Run(x.under, x.run, &x.w.in)
-}
-
 // told is the error of a run whose handler has returned err.
 func (c *Consumer) told(ctx context.Context, w *work, run *job.Run, err error) error {
 	if p, ok := errors.AsType[*job.PanicError](err); ok {
