@@ -1,9 +1,12 @@
 package job
 
 import (
+	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestAside: whatever ends what is done aside ends its caller, who would else take a gate that did not answer for open.
@@ -25,7 +28,7 @@ func TestAside(t *testing.T) {
 			go func() {
 				defer close(over)
 				defer func() { panicked = recover() }()
-				aside(tc.f)
+				new(Run).aside(tc.f)
 				returned = true
 			}()
 			<-over
@@ -33,5 +36,26 @@ func TestAside(t *testing.T) {
 				t.Errorf("returned %t, panicked with %v; want %t, %v", returned, panicked, tc.returned, tc.panicked)
 			}
 		})
+	}
+}
+
+//go:noinline
+func fallsHere() { panic("boom") }
+
+// TestAsideStack: whoever reads of a panic of a ledger's verb is told where it was, although its goroutine is gone.
+func TestAsideStack(t *testing.T) {
+	c := Call[string, string]{Name: "c", Routes: []Route[string, string]{{Name: "a", Timeout: time.Minute,
+		Do: func(ctx context.Context, a *Attempt, _ string) (string, error) { return "", a.Sent(ctx) }}}}
+	h := newHandler(Def[note, string]{Name: "send", Uses: Uses(c),
+		Handle: func(ctx context.Context, j *Run, _ note) (string, error) { return c.Run(ctx, j, "in") }})
+	in, err := Encode("send", note{Tenant: "acme", ID: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &fake{onSend: func(context.Context) error { fallsHere(); return nil }}
+	_, err = h.Run(t.Context(), testRun(t, store, func(c *RunConfig) { c.Lease.Fence = 1 }), &in)
+	p, ok := errors.AsType[*PanicError](err)
+	if !ok || p.Value != "boom" || !strings.Contains(string(p.Stack), "job.fallsHere(") || !strings.Contains(string(p.Stack), "job.(*question[...]).do(") {
+		t.Errorf("the run ended with %v, and its stack is %s", err, p.Stack)
 	}
 }

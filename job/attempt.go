@@ -87,7 +87,7 @@ func (a *Attempt) Sent(ctx context.Context) error {
 		a.spec.Day = ledger.DayLimits{} // as Effect does
 	}
 	var err error
-	if aside(func() { err = a.gate(ctx) }); err != nil {
+	if a.run.aside(func() { err = a.gate(ctx) }); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -224,7 +224,7 @@ func (a *Attempt) close(ctx context.Context, value any, err error) *outcome {
 		}
 	}
 	var out *outcome
-	aside(func() { out = a.closed(ctx, o, err) })
+	a.run.aside(func() { out = a.closed(ctx, o, err) })
 	return out
 }
 

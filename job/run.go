@@ -36,6 +36,7 @@ type Run struct {
 	open     []openAttempt // without a definite end
 	begun    int           // attempts
 	sent     int           // of these, those that passed the gate
+	fell     *[]byte       // the stack of the last panic aside; nil: there was none
 }
 
 // openAttempt may be on record as open, under its call's policy.
@@ -277,7 +278,7 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 	}
 	var l ledger.Looked
 	var err error
-	aside(func() { l, err = r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref) })
+	r.aside(func() { l, err = r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref) })
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
 		return l, Fail(err) // it is paid, and no later look finds it better
