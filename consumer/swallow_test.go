@@ -3,11 +3,9 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/paidonce/paidonce/broker"
 	"github.com/paidonce/paidonce/broker/memory"
 	"github.com/paidonce/paidonce/consumer"
 	"github.com/paidonce/paidonce/job"
