@@ -128,8 +128,12 @@ func (w *world) history() {
 	w.rest("after the faults")
 	w.person()
 	w.rest("after a person's decisions")
-	for _, n := range w.nodes {
+	for _, n := range w.nodes { // what sleepers still do, others have to deal with
 		n.Thaw()
+	}
+	time.Sleep(lease)
+	w.rest("after the last ones woke")
+	for _, n := range w.nodes {
 		n.Stop()
 	}
 	for _, n := range w.nodes {
