@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,15 +76,36 @@ func Did(effect string) {
 		return
 	}
 	w.did[effect]++
-	for i := len(w.gates) - 1; i >= 0; i-- {
-		if g := w.gates[i]; !g.settled && !g.wired {
-			g.did = true
-			return
-		}
+	if g := w.gateBehind(effect); g != nil {
+		g.did = true
+		return
 	}
 	w.problems = append(w.problems, problem{kind: "effect " + effect, weight: w.did[effect],
 		what: effect + " was done by the handler itself, outside of any call or step" + times(w.did[effect], ": %d times"),
 		fix:  "an effect is made again by every run of the handler: make it a job.Step, and ask for it by Step.After; it is made once, after the result. A row of yours that stands for one in a database is counted in memory.Then, not by Did"})
+}
+
+// gateBehind is the gate that an effect was made behind: of those that are open the last that the effect is named after, since
+// steps run beside each other, else the last behind which nothing was made, else the last. nil: none is open.
+func (w *world) gateBehind(effect string) (of *gate) {
+	best := 0
+	for i := len(w.gates) - 1; i >= 0; i-- {
+		g := w.gates[i]
+		if g.settled || g.wired {
+			continue
+		}
+		fits := 1
+		if !g.did {
+			fits++
+			if strings.Contains(effect, g.job) {
+				fits++
+			}
+		}
+		if fits > best {
+			best, of = fits, g
+		}
+	}
+	return of
 }
 
 // swallowed is told of a handler that returned a result though its run may not have one.
