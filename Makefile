@@ -20,8 +20,11 @@ PARALLEL ?= $(shell echo $$(( $(P) > 3 ? 8 : 4 )))
 TIMEOUT ?= 20m
 # The race detector, but not in SQLite itself, which is C in the words of Go and four times as
 # slow with it. Its driver and all that calls it keep it. Nor in the search of internal/protocol, which has one goroutine.
-RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false \
-	-gcflags=github.com/paidonce/paidonce/internal/protocol=-race=false
+# Tables for debuggers are a sixth of what there is to compile, and on a fresh machine that is most of a run; panics and the detector do without.
+# make check vets, and all of it; go test would do a part of that again.
+LEAN = -dwarf=false
+RACE = -race -gcflags=all=$(LEAN) "-gcflags=modernc.org/sqlite/lib=-race=false $(LEAN)" "-gcflags=modernc.org/libc=-race=false $(LEAN)" \
+	"-gcflags=github.com/paidonce/paidonce/internal/protocol=-race=false $(LEAN)"
 # How long each fuzz test runs.
 FUZZTIME ?= 1m
 # Extra flags of go test, e.g. make test FLAGS='-run Claim -v'
@@ -41,7 +44,7 @@ build: ## bin/worker, static and stripped
 
 .PHONY: test
 test: ## every test with the race detector, on Postgres, PgBouncer, RabbitMQ and moto of its own
-	@tools/need.sh $(GO) test $(RACE) -timeout $(TIMEOUT) -p $(P) -parallel $(PARALLEL) $(FLAGS) $(PKG)
+	@tools/need.sh $(GO) test $(RACE) -vet=off -timeout $(TIMEOUT) -p $(P) -parallel $(PARALLEL) $(FLAGS) $(PKG)
 
 .PHONY: size
 size: ## memory and idle CPU of the released worker with 1,000 calls under way

@@ -48,7 +48,7 @@ command -v "$GO" >/dev/null || { echo "make check needs Go 1.26 or newer: https:
 linter=$(mktemp -d)
 trap 'rm -rf "$linter"' EXIT
 step 'gofmt' formatted
-step 'build staticcheck' "$GO" build -modfile=tools/go.mod -o "$linter/staticcheck" honnef.co/go/tools/cmd/staticcheck
+step 'build staticcheck' "$GO" build -gcflags=all=-dwarf=false -modfile=tools/go.mod -o "$linter/staticcheck" honnef.co/go/tools/cmd/staticcheck
 # As make test compiles, so that what it needs is there.
 export GOFLAGS="${GOFLAGS:-} ${RACE:--race}"
 step 'go vet' "$GO" vet ./...
