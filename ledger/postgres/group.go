@@ -233,12 +233,3 @@ func oneToBlame(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR" && !strings.Contains("53 57 58", e.Code[:2])
 }
-
-// column is one argument of a statement for many.
-func column[A, T any](asks []A, of func(A) T) []T {
-	c := make([]T, len(asks))
-	for i, a := range asks {
-		c[i] = of(a)
-	}
-	return c
-}

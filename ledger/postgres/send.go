@@ -136,7 +136,7 @@ func (l *Ledger) gate(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
 
 // gateArguments are those of both statements, the jobs first.
 func gateArguments(asks []*gateAsk) []any {
-	text := func(of func(*ledger.Attempt) string) []string {
+	text := func(of func(*ledger.Attempt) string) list[string] {
 		return column(asks, func(a *gateAsk) string { return of(&a.attempt) })
 	}
 	return []any{

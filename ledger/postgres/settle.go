@@ -73,8 +73,8 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 }
 
 func (l *Ledger) settle(ctx context.Context, asks []*settleAsk) ([]settledRow, error) {
-	text := func(of func(*settleAsk) string) []string { return column(asks, of) }
-	tokens := func(of func(*ledger.Usage) *int64) []*int64 {
+	text := func(of func(*settleAsk) string) list[string] { return column(asks, of) }
+	tokens := func(of func(*ledger.Usage) *int64) list[*int64] {
 		return column(asks, func(a *settleAsk) *int64 { return of(&a.Usage) })
 	}
 	return locked[settledRow](ctx, l.pool, column(asks, (*settleAsk).job), settleSQL,
