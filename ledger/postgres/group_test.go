@@ -318,3 +318,22 @@ func TestGroupCalls(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsAsked: an ask says what it does when it fails, and is not asked when it succeeds.
+func TestWhatIsAsked(t *testing.T) {
+	id, fault := ledger.ID{1}, errors.New("a fault")
+	for want, what := range map[string]fmt.Stringer{
+		"gate attempt 01000000-0000-0000-0000-000000000000 of acme:k: a fault": &gateAsk{
+			ledger.Lease{Key: ledger.Key{Tenant: "acme", Text: "acme:k"}}, ledger.Attempt{ID: id}},
+		"settle attempt 01000000-0000-0000-0000-000000000000 as received: a fault": &settleAsk{
+			ledger.AttemptID{Tenant: "acme", ID: id}, ledger.Evidence{State: ledger.Received}},
+	} {
+		_, err := again(t.Context(), what, func() (int, error) { return 0, fault })
+		if !errors.Is(err, fault) || err.Error() != want {
+			t.Errorf("it says %q, want %q", err, want)
+		}
+		if allocs := testing.AllocsPerRun(10, func() { again(t.Context(), what, func() (int, error) { return 0, nil }) }); allocs > 0 {
+			t.Errorf("%s: %v allocations for what succeeds", want, allocs)
+		}
+	}
+}
