@@ -25,6 +25,12 @@ func column[A, T any](asks []A, of func(A) T) list[T] {
 	return c
 }
 
+// knowLists has a connection write lists itself. Nobody else's arguments are lists, so the user's are written as before.
+func knowLists(m *pgtype.Map) {
+	var s scratch
+	m.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{s.listPlan}, m.TryWrapEncodePlanFuncs...)
+}
+
 // listPlan is how a list is written, with the slice that pgx would write for it; false: it is none, or of another type.
 func (s *scratch) listPlan(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
 	switch v := value.(type) {
@@ -56,6 +62,28 @@ func (s *scratch) listPlan(value any) (pgtype.WrappedEncodePlanNextSetter, any, 
 		return &packer[*time.Time]{of: pgtype.TimestamptzOID, put: orNull(putTime), scratch: s}, []*time.Time(v), true
 	}
 	return nil, nil, false
+}
+
+// scratch is what a connection writes its lists to, again for each statement: pgx makes room of that size anew. It has
+// copied the arguments of a statement into its message before those of the next are written.
+type scratch struct{ room []byte }
+
+// scratchSize bounds what a connection keeps, in bytes.
+const scratchSize = 256 << 10
+
+// begin is buf with the scratch's room.
+func (s *scratch) begin(buf []byte) []byte {
+	if cap(buf) >= cap(s.room) { // it is the scratch, or larger
+		return buf
+	}
+	return append(s.room[:0], buf...)
+}
+
+// keep keeps the room of buf, which may have grown.
+func (s *scratch) keep(buf []byte) {
+	if cap(buf) > cap(s.room) && cap(buf) <= scratchSize {
+		s.room = buf[:0]
+	}
 }
 
 // packer writes a list in Postgres' binary form, byte for byte as pgx does.

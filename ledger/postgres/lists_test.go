@@ -49,7 +49,7 @@ func listCases() []listCase {
 // TestLists: a list is written as pgx writes its slice, on a connection that knows lists and on another.
 func TestLists(t *testing.T) {
 	known, plain := pgtype.NewMap(), pgtype.NewMap()
-	new(scratch).knowLists(known)
+	knowLists(known)
 	for range 2 { // in room that is new, and again in it
 		for _, c := range listCases() {
 			want, err := plain.Encode(c.array, pgtype.BinaryFormatCode, c.slice, []byte(c.name))
@@ -69,7 +69,7 @@ func TestLists(t *testing.T) {
 // TestListsAsPgx: what is not the array of a list's own elements, in binary form, pgx writes or refuses as it would the slice.
 func TestListsAsPgx(t *testing.T) {
 	known, plain := pgtype.NewMap(), pgtype.NewMap()
-	new(scratch).knowLists(known)
+	knowLists(known)
 	for _, c := range append(listCases(), listOf("too large an int", pgtype.Int4ArrayOID, 1, math.MaxInt32+1),
 		listOf("of no list's type", pgtype.Float8ArrayOID, 1.5, -1)) {
 		for _, array := range []uint32{c.array, pgtype.TextArrayOID, pgtype.VarcharArrayOID, pgtype.NumericArrayOID, pgtype.Int8ArrayOID, pgtype.TextOID} {
@@ -81,5 +81,32 @@ func TestListsAsPgx(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestScratch: all lists are written to one room, the arguments of a statement after each other and those of the next from its beginning, and
+// what is too large is not kept.
+func TestScratch(t *testing.T) {
+	m := pgtype.NewMap()
+	knowLists(m)
+	encode := func(c listCase, buf []byte) []byte {
+		got, err := m.Encode(c.array, pgtype.BinaryFormatCode, c.list, buf)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		return got
+	}
+	sized := func(n int) listCase { return listOf("of a size", pgtype.TextArrayOID, string(make([]byte, n))) }
+	same := func(a, b []byte) bool { return &a[:1][0] == &b[:1][0] }
+	room := encode(sized(200_000), nil)
+	for _, c := range listCases() {
+		for name, buf := range map[string][]byte{"no room": nil, "room of its own": make([]byte, 0, 256), "an argument before": make([]byte, 8, 256)} {
+			if first := encode(c, buf); !same(first, room) || !same(encode(c, first), room) {
+				t.Errorf("%s, with %s: they are not in the scratch", c.name, name)
+			}
+		}
+	}
+	if large := encode(sized(scratchSize), nil); same(large, room) || !same(encode(sized(10), nil), room) {
+		t.Error("what is larger than the scratch is kept")
 	}
 }

@@ -137,10 +137,9 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	} else if !strings.Contains(rawURL, "pool_max_conns") {
 		cfg.MaxConns = 4
 	}
-	cfg.AfterConnect = withScratch
-	cfg.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) {
-		giveRoom(c)
-		return true, nil
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		knowLists(c.TypeMap())
+		return nil
 	}
 	params := cfg.ConnConfig.RuntimeParams
 	if params["application_name"] == "" {
@@ -149,10 +148,7 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	if s.pooled {
 		return configurePooled(cfg, rawURL, s)
 	}
-	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
-		giveRoom(c)
-		return freshPlans(ctx, c)
-	}
+	cfg.PrepareConn = freshPlans
 	// Rows are found by their keys. A statement prepared while a table is empty would read it from
 	// end to end, and go on so when it is full: all ways to do that are off.
 	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
