@@ -38,8 +38,11 @@ const referenceSize = 8 + 8 + sha256.Size
 //
 // row and chunks share memory with body. row is never nil.
 func Split(body []byte, inline int) (row []byte, chunks [][]byte) {
+	if body == nil {
+		return []byte{}, nil
+	}
 	if inRow(body, inline) {
-		return append([]byte{}, body...), nil
+		return body, nil
 	}
 	sum := sha256.Sum256(body)
 	row = append(binary.BigEndian.AppendUint64(bytes.Clone(mark), uint64(len(body))), sum[:]...)

@@ -29,6 +29,7 @@ import (
 
 // Ledger is what a run needs. All methods may be called at the same time; none
 // holds a connection, a lock or a transaction after it returns.
+// Bodies that were handed to one must not be changed afterwards: a verb whose context has ended may still be under way.
 type Ledger interface {
 	// Claim asks to run a job. It reads the row without locking it, so
 	// that a duplicate of a finished job changes no row; then J1-J5 and J19c.

@@ -173,7 +173,7 @@ func (l *Ledger) insert(ctx context.Context, rs []*ledger.Request) ([]insertedRo
 		column(rs, func(r *ledger.Request) string { return r.Action }),
 		column(rs, func(r *ledger.Request) []byte { return r.InputHash[:] }),
 		column(rs, (*ledger.Request).RowInput),
-		column(rs, carrier),
+		column(rs, func(r *ledger.Request) string { return string(carrier(r)) }),
 		column(rs, func(r *ledger.Request) string { return r.Worker.ID }),
 		column(rs, func(r *ledger.Request) int64 { return r.Worker.Epoch }),
 		column(rs, func(r *ledger.Request) time.Duration { return r.MaxRun }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,10 @@ type group[A any, R row] struct {
 	// size is the bytes of an ask that count; nil: it is small.
 	size func(*A) int
 
-	waiting chan *item[A, R] // never buffered: who is not taken can leave
+	mu      sync.Mutex
+	waiting []*item[A, R] // in the order in which they came; who has left is passed over
+	gone    int           // how many of them, from the first, are in batches
+	called  bool          // a lane was asked to come, and has not come yet
 }
 
 // row is of a statement for many: it has its place.
@@ -67,21 +71,16 @@ var errAlone = errors.New("a batch was refused")
 
 // newGroup returns a group for small asks that may all be together.
 func newGroup[A any, R row](l *lanes, run func(context.Context, []*A) ([]R, error)) *group[A, R] {
-	return &group[A, R]{lanes: l, run: run, waiting: make(chan *item[A, R])}
+	g := &group[A, R]{lanes: l, run: run}
+	l.serves(g.refuse)
+	return g
 }
 
 // do is the row for a; ErrNotFound: there is none. When ctx ends, an ask that is not yet
 // in a batch is withdrawn, and of one that is nothing is known.
 func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 	it := &item[A, R]{ctx: ctx, ask: a, done: make(chan struct{})}
-	select {
-	case g.waiting <- it:
-	case g.lanes.work <- func(t *turn) { g.depart(t, it) }:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-g.lanes.closed:
-		return nil, errClosed
-	}
+	g.wait(it)
 	select {
 	case <-it.done:
 	case <-ctx.Done():
@@ -96,17 +95,64 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 	return it.row, it.err
 }
 
-// depart makes batches on a lane, of first and of who waits, until it holds nobody back.
+// wait has more asks wait with the others, and has a lane come if it is not coming already. Who waits is woken once, when it is answered.
+func (g *group[A, R]) wait(more ...*item[A, R]) {
+	g.mu.Lock()
+	g.waiting = append(g.waiting, more...)
+	call := !g.called && g.gone < len(g.waiting)
+	g.called = g.called || call
+	g.mu.Unlock()
+	if call && !g.lanes.call(g.come) {
+		g.refuse()
+	}
+}
+
+// come is a lane that was asked for.
+func (g *group[A, R]) come(t *turn) {
+	g.mu.Lock()
+	g.called = false
+	g.mu.Unlock()
+	g.depart(t)
+}
+
+// next is who waits longest; nil: nobody does.
+func (g *group[A, R]) next() *item[A, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gone == len(g.waiting) {
+		return nil
+	}
+	it := g.waiting[g.gone]
+	g.waiting[g.gone] = nil
+	if g.gone++; g.gone == len(g.waiting) {
+		g.waiting, g.gone = g.waiting[:0], 0
+	}
+	return it
+}
+
+// refuse answers all who wait: there are no lanes any more.
+func (g *group[A, R]) refuse() {
+	g.mu.Lock()
+	g.called = false // no lane comes, and who waits from now on must hear of that
+	g.mu.Unlock()
+	for it := g.next(); it != nil; it = g.next() {
+		it.fail(errClosed)
+	}
+}
+
+// depart makes batches on a lane, of who was held back and of who waits, until it holds nobody back.
 func (g *group[A, R]) depart(t *turn, held ...*item[A, R]) {
 	defer func() {
 		if len(held) > 0 { // a statement ended this goroutine, and it is over for those in it alone
 			g.depart(t, held...)
 		}
 	}()
-	for len(held) > 0 {
+	for first := true; first || len(held) > 0; first = false {
 		batch, before := []*item[A, R](nil), held
 		held = nil
-		if batch, held = g.board(before); len(batch) > 0 {
+		batch, held = g.board(before)
+		g.wait() // the rest need not wait for this one
+		if len(batch) > 0 {
 			t.begin(len(batch))
 			g.serve(batch)
 		}
@@ -140,12 +186,11 @@ func (g *group[A, R]) board(before []*item[A, R]) (batch, held []*item[A, R]) {
 		take(it)
 	}
 	for !full() && len(held) < batchSize {
-		select {
-		case it := <-g.waiting:
-			take(it)
-		default:
-			return batch, held
+		it := g.next()
+		if it == nil {
+			break
 		}
+		take(it)
 	}
 	return batch, held
 }
@@ -232,13 +277,4 @@ func (it *item[A, R]) leave() {
 func oneToBlame(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR" && !strings.Contains("53 57 58", e.Code[:2])
-}
-
-// column is one argument of a statement for many.
-func column[A, T any](asks []A, of func(A) T) []T {
-	c := make([]T, len(asks))
-	for i, a := range asks {
-		c[i] = of(a)
-	}
-	return c
 }

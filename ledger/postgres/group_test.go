@@ -294,3 +294,46 @@ func TestGroupClosed(t *testing.T) {
 		b.want(b.asks("after"), errClosed.Error())
 	})
 }
+
+// TestGroupCalls: however many wait, one lane is asked to come, and a second one for those that a full batch leaves.
+func TestGroupCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		got := b.asks("first", "a", "b", "c")
+		if n := len(b.lanes.calls); n != 1 {
+			t.Errorf("%d lanes are asked for, want 1", n)
+		}
+		b.want(got, "first", "a", "b", "c")
+		got = append(b.asks("first"), b.asks(slices.Repeat([]string{"x"}, batchSize+2)...)...)
+		b.want(got[:batchSize], append([]string{"first"}, slices.Repeat([]string{"x"}, batchSize-1)...)...)
+		synctest.Wait()
+		if w, n := b.next(), len(b.lanes.calls); w != nil || n != 0 { // the rest are under way
+			t.Errorf("somebody waits still: %t; %d lanes are asked for", w != nil, n)
+		}
+		b.want(got[batchSize:], "x", "x", "x")
+		for _, it := range b.waiting[:cap(b.waiting)] {
+			if it != nil {
+				t.Error("an ask is kept that was answered")
+			}
+		}
+	})
+}
+
+// TestWhatIsAsked: an ask says what it does when it fails, and is not asked when it succeeds.
+func TestWhatIsAsked(t *testing.T) {
+	id, fault := ledger.ID{1}, errors.New("a fault")
+	for want, what := range map[string]fmt.Stringer{
+		"gate attempt 01000000-0000-0000-0000-000000000000 of acme:k: a fault": &gateAsk{
+			ledger.Lease{Key: ledger.Key{Tenant: "acme", Text: "acme:k"}}, ledger.Attempt{ID: id}},
+		"settle attempt 01000000-0000-0000-0000-000000000000 as received: a fault": &settleAsk{
+			ledger.AttemptID{Tenant: "acme", ID: id}, ledger.Evidence{State: ledger.Received}},
+	} {
+		_, err := again(t.Context(), what, func() (int, error) { return 0, fault })
+		if !errors.Is(err, fault) || err.Error() != want {
+			t.Errorf("it says %q, want %q", err, want)
+		}
+		if allocs := testing.AllocsPerRun(10, func() { again(t.Context(), what, func() (int, error) { return 0, nil }) }); allocs > 0 {
+			t.Errorf("%s: %v allocations for what succeeds", want, allocs)
+		}
+	}
+}

@@ -16,11 +16,13 @@ import (
 // Few statements are under way at a time, so that who comes meanwhile comes together with others:
 // two, or one for a crowd. The other lanes are for when statements are late.
 type lanes struct {
-	work   chan func(*turn)
-	next   chan struct{} // with the lane that takes what comes next
+	work   chan func(*turn) // never buffered: who is not taken can leave
+	calls  chan func(*turn) // of groups, one of each at a time
+	next   chan struct{}    // with the lane that takes what comes next
 	closed chan struct{}
 	once   sync.Once
 	all    sync.WaitGroup
+	groups []func() // what refuses those who wait in them
 
 	mu     sync.Mutex
 	under  int  // statements under way that are not late
@@ -36,6 +38,8 @@ const (
 	// patience is when a statement is late: it waits for a row's lock, or for a slow disk, and holds nobody
 	// back any more. On a fast disk a large batch takes about as long.
 	patience = 3 * time.Millisecond
+	// mostGroups is how many groups lanes may serve.
+	mostGroups = 16
 )
 
 // turn is one statement of a lane. Guarded by lanes.mu.
@@ -90,7 +94,7 @@ func (l *lanes) handOn() {
 var errClosed = errors.New("the Postgres ledger is closed")
 
 func newLanes(n int) *lanes {
-	l := &lanes{work: make(chan func(*turn)), next: make(chan struct{}, 1), closed: make(chan struct{})}
+	l := &lanes{work: make(chan func(*turn)), calls: make(chan func(*turn), mostGroups), next: make(chan struct{}, 1), closed: make(chan struct{})}
 	l.next <- struct{}{}
 	for range n {
 		l.all.Go(l.run)
@@ -115,6 +119,8 @@ func (l *lanes) run() {
 		select {
 		case f := <-l.work:
 			l.make(f)
+		case f := <-l.calls:
+			l.make(f)
 		case <-l.closed:
 			closed = true
 			return
@@ -134,9 +140,39 @@ func (l *lanes) make(f func(*turn)) {
 	f(t)
 }
 
+// serves has the lanes serve one more group, before they are used.
+func (l *lanes) serves(refuse func()) {
+	if l.groups = append(l.groups, refuse); len(l.groups) > mostGroups {
+		panic("there is no room for the calls of so many groups") // a programmer's mistake, seen at the first start
+	}
+}
+
+// call asks for a lane, for a group that has not asked yet; false: they are closed. Who calls while they are closed is told at least once.
+func (l *lanes) call(come func(*turn)) bool {
+	if l.isClosed() {
+		return false
+	}
+	l.calls <- come
+	return !l.isClosed()
+}
+
+func (l *lanes) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // close waits for what runs.
 func (l *lanes) close() {
-	l.once.Do(func() { close(l.closed) })
+	l.once.Do(func() {
+		close(l.closed)
+		for _, refuse := range l.groups {
+			refuse()
+		}
+	})
 	l.all.Wait()
 }
 

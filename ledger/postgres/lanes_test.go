@@ -225,3 +225,46 @@ func TestGoexit(t *testing.T) {
 		l.close()
 	})
 }
+
+// TestCallAtTheEnd: who asks closed lanes to come, or is about to when they are closed, hears of it, and those who wait are refused at once.
+func TestCallAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, refused := newLanes(0), 0
+		l.serves(func() { refused++ })
+		for range mostGroups {
+			if !l.call(func(*turn) {}) {
+				t.Error("lanes that are open do not come")
+			}
+		}
+		late := make(chan bool, 1)
+		go func() { late <- l.call(func(*turn) {}) }()
+		synctest.Wait() // it has seen that they are open
+		l.close()
+		l.close()
+		<-l.calls
+		if <-late {
+			t.Error("lanes that were closed meanwhile come")
+		}
+		for range 2 * mostGroups {
+			if l.call(func(*turn) {}) {
+				t.Error("closed lanes come")
+			}
+		}
+		if refused != 1 {
+			t.Errorf("those who wait were refused %d times", refused)
+		}
+	})
+}
+
+func TestTooManyGroups(t *testing.T) {
+	l := newLanes(0)
+	for range mostGroups {
+		l.serves(func() {})
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("there is a group whose call could wait for a lane")
+		}
+	}()
+	l.serves(func() {})
+}

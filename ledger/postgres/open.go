@@ -137,6 +137,10 @@ func configure(cfg *pgxpool.Config, rawURL string, o Options, s server) error {
 	} else if !strings.Contains(rawURL, "pool_max_conns") {
 		cfg.MaxConns = 4
 	}
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		knowLists(c.TypeMap())
+		return nil
+	}
 	params := cfg.ConnConfig.RuntimeParams
 	if params["application_name"] == "" {
 		params["application_name"] = "paidonce"

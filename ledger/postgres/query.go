@@ -114,8 +114,9 @@ func locked[T any](ctx context.Context, q querier, jobs []jobRef, sql string, ar
 }
 
 // again repeats a verb whose transaction the server rolled back because of
-// others (a serialization failure, a deadlock): nothing of it happened.
-func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, error) {
+// others (a serialization failure, a deadlock): nothing of it happened. What it does is a string or a fmt.Stringer, which is
+// asked when it does not succeed.
+func again[T any](ctx context.Context, what any, fn func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		v, err := fn()
 		if err == nil {
@@ -133,7 +134,7 @@ func again[T any](ctx context.Context, what string, fn func() (T, error)) (T, er
 }
 
 // explain says what was tried, and names a fault of the server that people can do something about.
-func explain(what string, err error) error {
+func explain(what any, err error) error {
 	if full(err) && !errors.Is(err, ledger.ErrHook) { // of another database of the user's
 		return fmt.Errorf("%s: %w: %w", what, ledger.ErrFull, err)
 	}

@@ -93,16 +93,21 @@ type gateAsk struct {
 	attempt ledger.Attempt
 }
 
+func (a *gateAsk) String() string {
+	return fmt.Sprintf("gate attempt %s of %s", a.attempt.ID, a.lease.Key)
+}
+
 // Send implements ledger.Ledger.
 func (l *Ledger) Send(ctx context.Context, lease ledger.Lease, a ledger.Attempt) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	g, err := again(ctx, fmt.Sprintf("gate attempt %s of %s", a.ID, lease.Key), func() (*limitedRow, error) {
+	gate := &gateAsk{lease, a}
+	g, err := again(ctx, gate, func() (*limitedRow, error) {
 		if a.Day != (ledger.DayLimits{}) {
-			return l.limited.do(ctx, &gateAsk{lease, a})
+			return l.limited.do(ctx, gate)
 		}
-		row, err := l.gates.do(ctx, &gateAsk{lease, a})
+		row, err := l.gates.do(ctx, gate)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +141,7 @@ func (l *Ledger) gate(ctx context.Context, asks []*gateAsk) ([]gateRow, error) {
 
 // gateArguments are those of both statements, the jobs first.
 func gateArguments(asks []*gateAsk) []any {
-	text := func(of func(*ledger.Attempt) string) []string {
+	text := func(of func(*ledger.Attempt) string) list[string] {
 		return column(asks, func(a *gateAsk) string { return of(&a.attempt) })
 	}
 	return []any{

@@ -29,6 +29,10 @@ type settleAsk struct {
 
 func (a *settleAsk) job() jobRef { return jobRef{a.id.Tenant, a.id.Job} }
 
+func (a *settleAsk) String() string {
+	return fmt.Sprintf("settle attempt %s as %s", a.id.ID, a.State)
+}
+
 // codec and body are those of an answer; none: "" and null.
 func (a *settleAsk) codec() string {
 	if a.State != ledger.Received {
@@ -56,9 +60,8 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 		}
 		e.Response = &ledger.Response{Codec: e.Response.Codec, Body: row}
 	}
-	r, err := again(ctx, fmt.Sprintf("settle attempt %s as %s", id.ID, e.State), func() (*settledRow, error) {
-		return l.settlements.do(ctx, &settleAsk{id, e.Clean()})
-	})
+	ask := &settleAsk{id, e.Clean()}
+	r, err := again(ctx, ask, func() (*settledRow, error) { return l.settlements.do(ctx, ask) })
 	switch {
 	case errors.Is(err, ledger.ErrNotFound):
 		return ledger.Settled{}, ledger.ErrNotFound
@@ -73,8 +76,8 @@ func (l *Ledger) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 }
 
 func (l *Ledger) settle(ctx context.Context, asks []*settleAsk) ([]settledRow, error) {
-	text := func(of func(*settleAsk) string) []string { return column(asks, of) }
-	tokens := func(of func(*ledger.Usage) *int64) []*int64 {
+	text := func(of func(*settleAsk) string) list[string] { return column(asks, of) }
+	tokens := func(of func(*ledger.Usage) *int64) list[*int64] {
 		return column(asks, func(a *settleAsk) *int64 { return of(&a.Usage) })
 	}
 	return locked[settledRow](ctx, l.pool, column(asks, (*settleAsk).job), settleSQL,
