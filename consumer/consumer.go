@@ -44,9 +44,9 @@ type Consumer struct {
 	traffic *job.Traffic // of all runs
 
 	worker   atomic.Pointer[ledger.WorkerID]
-	lease    atomic.Pointer[time.Time] // the worker's deadline; nil: not joined
-	settles  atomic.Pointer[common]    // the latest; nil: none yet
-	drainEnd atomic.Pointer[time.Time] // when paid calls are given up; nil: not draining
+	lease    atomic.Pointer[time.Time]     // the worker's deadline; nil: not joined
+	settles  atomic.Pointer[sharedContext] // the latest; nil: none yet
+	drainEnd atomic.Pointer[time.Time]     // when paid calls are given up; nil: not draining
 
 	mu      sync.Mutex
 	active  map[*work]struct{}
@@ -225,15 +225,15 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 // shareFor is how long a settle context is given to writes that begin.
 const shareFor = time.Second
 
-// common is a settle context for what is written of every delivery, its claim, its end, its ack: with a context and a timer for each, they
+// sharedContext is a settle context for what is written of every delivery, its claim, its end, its ack: with a context and a timer for each, they
 // would be a good part of what a duplicate takes. Writes that begin within shareFor have one in common, so it ends up to
 // shareFor later than one of their own would, and never sooner.
-type common struct {
+type sharedContext struct {
 	context.Context
 	until time.Time // who begins later gets another one
 }
 
-// common is such a context. ctx is any below Run's: all of them have its values.
+// common is the settle context of those who write now. ctx is any below Run's: all of them have its values.
 func (c *Consumer) common(ctx context.Context) context.Context {
 	now := time.Now()
 	if s := c.settles.Load(); s != nil && now.Before(s.until) {
@@ -241,7 +241,7 @@ func (c *Consumer) common(ctx context.Context) context.Context {
 	}
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout+shareFor)
 	context.AfterFunc(sctx, cancel) // it ends by its time alone
-	c.settles.Store(&common{sctx, now.Add(shareFor)})
+	c.settles.Store(&sharedContext{sctx, now.Add(shareFor)})
 	return sctx
 }
 

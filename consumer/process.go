@@ -85,12 +85,12 @@ func (c *Consumer) panicked(ctx, paid context.Context, w *work, v any) {
 			w.log.ErrorContext(ctx, "giving back panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	w.log.ErrorContext(ctx, "processing panicked", "panic", c.shown(w.handler, fmt.Sprint(v)), "stack", string(debug.Stack()))
+	err := job.Panicked(v)
+	w.log.ErrorContext(ctx, "processing panicked", "panic", c.shown(w.handler, fmt.Sprint(err.Value)), "stack", string(err.Stack))
 	if lease, _ := c.owned(w); lease == nil {
 		c.nack(ctx, w, c.cfg.Retry.First, true)
 		return
 	}
-	err := &job.PanicError{Value: v}
 	if _, again := c.release(ctx, paid, w, c.outcome(ctx, 1, true, err), err); again != nil {
 		c.nack(ctx, w, again.in, again.unused)
 	}

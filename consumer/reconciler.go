@@ -189,7 +189,7 @@ func (c *Consumer) booked(e *ledger.Evidence, found job.Found, at ledger.Attempt
 func lookup(ctx context.Context, call job.CallInfo, o job.Open) (f job.Found, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			f, err = job.Found{}, &job.PanicError{Value: v}
+			f, err = job.Found{}, job.Panicked(v)
 		}
 	}()
 	if f, err = call.Reconcile(ctx, o); f.Finding < job.CannotTell || f.Finding > job.Failed {

@@ -178,7 +178,7 @@ func carried(body []byte) []byte {
 func published(ctx context.Context, p broker.Publisher, ms []broker.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &job.PanicError{Value: v}
+			err = job.Panicked(v)
 		}
 	}()
 	return p.Publish(ctx, ms...)

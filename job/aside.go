@@ -2,7 +2,6 @@ package job
 
 import (
 	"runtime"
-	"runtime/debug"
 )
 
 // aside runs f on a goroutine of its own, and waits for it. A goroutine keeps the stack that it once needed, and a verb of a ledger
@@ -18,8 +17,9 @@ func (r *Run) aside(f func()) {
 	go func() {
 		var e end
 		defer func() {
-			if e.panicked = recover(); e.panicked != nil {
-				e.stack = debug.Stack()
+			if v := recover(); v != nil {
+				p := Panicked(v)
+				e.panicked, e.stack = p.Value, p.Stack
 			}
 			ended <- e
 		}()
@@ -41,13 +41,13 @@ func (r *Run) fellAside(stack []byte) {
 	r.fell = &stack
 }
 
-// stack is that of a panic of the run's handler, for whoever has recovered it, and of the last panic aside, which may be where it began.
-func (r *Run) stack() []byte {
+// panicked is a panic of the run's handler, for whoever has recovered it, with the stack of the last panic aside, which may be where it began.
+func (r *Run) panicked(v any) *PanicError {
+	p := Panicked(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := debug.Stack()
 	if r.fell != nil {
-		s = append(append(s, "\npanicked aside: "...), *r.fell...)
+		p.Stack = append(append(p.Stack, elsewhere...), *r.fell...)
 	}
-	return s
+	return p
 }

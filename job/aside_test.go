@@ -42,6 +42,41 @@ func TestAside(t *testing.T) {
 //go:noinline
 func fallsHere() { panic("boom") }
 
+// afar is a panic of another goroutine that was raised again.
+type afar struct{ PanicError }
+
+func (a afar) Panicked() (any, []byte) { return a.Value, a.Stack }
+
+// TestPanicked: a panic that was raised again is what it was, and its stack says who was told and where it began.
+func TestPanicked(t *testing.T) {
+	there := afar{PanicError{"boom", []byte("there")}}
+	for name, tc := range map[string]struct {
+		raised any
+		begun  string
+	}{"here": {"boom", ""}, "afar": {there, "\npanicked elsewhere: there"}} {
+		t.Run(name, func(t *testing.T) {
+			var p, aside *PanicError
+			func() {
+				defer func() { p = Panicked(recover()) }()
+				panic(tc.raised)
+			}()
+			r := new(Run)
+			func() {
+				defer func() { aside = r.panicked(recover()) }()
+				r.aside(func() { panic(tc.raised) })
+			}()
+			if p.Value != "boom" || aside.Value != "boom" || p.Error() != "PO316 the handler panicked: boom" {
+				t.Errorf("raised %v, and aside %v", p, aside)
+			}
+			for _, p := range []*PanicError{p, aside} {
+				if !strings.Contains(string(p.Stack), "job.TestPanicked.func1") || !strings.HasSuffix(string(p.Stack), tc.begun) {
+					t.Errorf("its stack is %s", p.Stack)
+				}
+			}
+		})
+	}
+}
+
 // TestAsideStack: whoever reads of a panic of a ledger's verb is told where it was, although its goroutine is gone.
 func TestAsideStack(t *testing.T) {
 	c := Call[string, string]{Name: "c", Routes: []Route[string, string]{{Name: "a", Timeout: time.Minute,

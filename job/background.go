@@ -92,7 +92,7 @@ func (x *exchange) look(poll *http.Request, id string) (body, time.Duration) {
 	if base == nil {
 		base = defaultWire
 	}
-	resp, err := base.RoundTrip(poll.WithContext(ctx))
+	resp, err := base.RoundTrip(poll.WithContext(x.a.dialling(ctx)))
 	if err != nil {
 		return body{err: err}, 0
 	}

@@ -23,6 +23,23 @@ type dialer struct {
 	proxy   *url.URL                                                          // nil: none
 }
 
+// diallingKey finds in a dialer's context the attempt that it connects for.
+type diallingKey struct{}
+
+// DialsFor is the Attempt.ID of the attempt that the dialer of RunConfig.Wire is asked to connect for, by the context that it is
+// given; "": for none. A request need not name its attempt, and several of one handler may be on their way.
+func DialsFor(ctx context.Context) string {
+	a, ok := ctx.Value(diallingKey{}).(*Attempt)
+	if !ok {
+		return ""
+	}
+	return a.ID()
+}
+
+func (a *Attempt) dialling(ctx context.Context) context.Context {
+	return context.WithValue(ctx, diallingKey{}, a)
+}
+
 // defaults takes over the base's older ways to dial.
 func (d *dialer) defaults() {
 	//lint:ignore SA1019 an old base may have nothing else

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -109,6 +110,20 @@ type PanicError struct {
 	Value any
 	Stack []byte
 }
+
+// Panicked is the PanicError of a panic that was recovered on this goroutine just now. What was raised again, since it happened on
+// another goroutine, may say by a method Panicked what it was and where: a ledger that makes its statements elsewhere does.
+func Panicked(v any) *PanicError {
+	p := &PanicError{v, debug.Stack()}
+	if far, ok := v.(interface{ Panicked() (any, []byte) }); ok {
+		value, stack := far.Panicked()
+		p.Value, p.Stack = value, append(append(p.Stack, elsewhere...), stack...)
+	}
+	return p
+}
+
+// elsewhere is between the stack of who was told of a panic and that of who made it.
+const elsewhere = "\npanicked elsewhere: "
 
 // Error names the panic's value; the stack is logged apart.
 func (e *PanicError) Error() string { return fmt.Sprintf("PO316 the handler panicked: %v", e.Value) }

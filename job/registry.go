@@ -191,7 +191,7 @@ func Encode[In Keyed](name string, in In, volatile ...string) (Input, error) {
 func (h *Handler) Run(ctx context.Context, j *Run, in *Input) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			out, err = nil, &PanicError{Value: v, Stack: j.stack()}
+			out, err = nil, j.panicked(v)
 		}
 	}()
 	j.calls, j.declared = h.calls, h.steps

@@ -117,7 +117,7 @@ func (w *wire) connect(ctx context.Context, to *url.URL) (net.Conn, error) {
 }
 
 func (w *wire) dial(ctx context.Context, to *url.URL) (net.Conn, error) {
-	addr := hostPort(to)
+	ctx, addr := w.gate.a.dialling(ctx), hostPort(to)
 	switch {
 	case to.Scheme == "https":
 		return w.dialer.secure(ctx, "tcp", addr)

@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"github.com/paidonce/paidonce/job"
 )
 
 // Net is a network of pipes, which servers listen on by name.
@@ -19,7 +21,7 @@ func newNet() *Net { return &Net{hosts: map[string]*listener{}} }
 type Conn struct {
 	net.Conn
 	From    *Node  // the worker that dialled; nil: not known, or nobody's
-	Guarded bool   // for a request of an attempt
+	Attempt string // whose request it is for, by its ID; "": of none
 	To      string // host:port, as it was dialled
 }
 
@@ -75,7 +77,7 @@ func (n *Net) connect(ctx context.Context, c *Conn) (net.Conn, error) {
 
 // dial connects a worker's attempt.
 func (n *Node) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	c, err := n.net.connect(ctx, &Conn{From: n, Guarded: true, To: addr})
+	c, err := n.net.connect(ctx, &Conn{From: n, Attempt: job.DialsFor(ctx), To: addr})
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +62,8 @@ func (w *world) only() *mortal.Node {
 }
 
 // Did tells the kit that an effect was made, by a fake of yours that stands for what the kit does not see: mail, another API's client, a device. The
-// name says what was done, and to whom, such as "mail to ann@acme.example": an effect of one name is made once. It is not for
+// name says what was done, and to whom, such as "mail to ann@acme.example": an effect of one name is made once. Of steps that run beside
+// each other it is that of the one whose name it has in it, and of several of one name that of the one whose key it has parts of. It is not for
 // rows of your own, which are made in OnCommit or RunTx of ledger/memory: count them in memory.Then. Outside of the runs of this package it does nothing.
 func Did(effect string) {
 	w := current.Load()
@@ -76,36 +76,13 @@ func Did(effect string) {
 		return
 	}
 	w.did[effect]++
-	if g := w.gateBehind(effect); g != nil {
-		g.did = true
+	if open := w.behind(effect); len(open) > 0 {
+		w.credit(effect, open)
 		return
 	}
 	w.problems = append(w.problems, problem{kind: "effect " + effect, weight: w.did[effect],
 		what: effect + " was done by the handler itself, outside of any call or step" + times(w.did[effect], ": %d times"),
 		fix:  "an effect is made again by every run of the handler: make it a job.Step, and ask for it by Step.After; it is made once, after the result. A row of yours that stands for one in a database is counted in memory.Then, not by Did"})
-}
-
-// gateBehind is the gate that an effect was made behind: of those that are open the last that the effect is named after, since
-// steps run beside each other, else the last behind which nothing was made, else the last. nil: none is open.
-func (w *world) gateBehind(effect string) (of *gate) {
-	best := 0
-	for i := len(w.gates) - 1; i >= 0; i-- {
-		g := w.gates[i]
-		if g.settled || g.wired {
-			continue
-		}
-		fits := 1
-		if !g.did {
-			fits++
-			if strings.Contains(effect, g.job) {
-				fits++
-			}
-		}
-		if fits > best {
-			best, of = fits, g
-		}
-	}
-	return of
 }
 
 // swallowed is told of a handler that returned a result though its run may not have one.

@@ -74,6 +74,55 @@ func TestFree(t *testing.T) {
 	Run(t, def, in, opt)
 }
 
+// An effect is that of the step which it is named after; where nothing says whose it is, that is said.
+func TestWhoseEffect(t *testing.T) {
+	for name, c := range map[string]struct {
+		open    []string // keys' texts, whose second part is the step's name
+		effects []string
+		did     string // what the gates have: 1 an effect, 0 none, ? nobody knows
+	}{
+		"only one":               {[]string{"acme:mail:1"}, []string{"x"}, "1"},
+		"two effects of one":     {[]string{"acme:mail:1"}, []string{"x", "y"}, "1"},
+		"the last":               {[]string{"acme:mail:1", "acme:post:1"}, []string{"a post"}, "01"},
+		"the first":              {[]string{"acme:mail:1", "acme:post:1"}, []string{"a mail"}, "10"},
+		"the longer name":        {[]string{"acme:mail.bill:1", "acme:mail:1"}, []string{"mail.bill to ann"}, "10"},
+		"by key":                 {[]string{"acme:mail:1:ann", "acme:mail:1:bob"}, []string{"mail 1 to ann"}, "10"},
+		"by the longer key":      {[]string{"acme:mail:10", "acme:mail:1"}, []string{"mail 10"}, "10"},
+		"no name":                {[]string{"acme:mail:1", "acme:post:1"}, []string{"x"}, "??"},
+		"the name of two":        {[]string{"acme:mail:1:ann", "acme:mail:1:bob"}, []string{"mail 1"}, "??"},
+		"no name, but all of it": {[]string{"acme:mail:1", "acme:post:1"}, []string{"x", "y"}, "11"},
+		"the one that is left":   {[]string{"acme:mail:1", "acme:post:1"}, []string{"a mail", "x"}, "11"},
+		"two of three":           {[]string{"acme:mail:1", "acme:post:1", "acme:tell:1"}, []string{"x", "y"}, "???"},
+		"who is no part of it":   {[]string{"acme:mail:1:ann", "acme:mail:1:bob", "acme:post:1"}, []string{"mail 1"}, "??0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{did: map[string]int{}}
+			for _, k := range c.open {
+				w.gates = append(w.gates, &gate{key: ledger.Key{Tenant: "acme", Text: k}, job: strings.Split(k, ":")[1]})
+			}
+			current.Store(w)
+			defer current.Store(nil)
+			for _, e := range c.effects {
+				Did(e)
+			}
+			got := ""
+			for _, g := range w.gates {
+				switch said := len(w.problems); {
+				case g.did:
+					got += "1"
+				case w.doubtful(g) && len(w.problems) == said+1:
+					got += "?"
+				default:
+					got += "0"
+				}
+			}
+			if got != c.did {
+				t.Errorf("the gates have %s, want %s; %v", got, c.did, w.problems)
+			}
+		})
+	}
+}
+
 // A client of a run finds the run's provider, and nothing is left of it afterwards.
 func TestDefaultTransport(t *testing.T) {
 	before := http.DefaultTransport

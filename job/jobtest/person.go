@@ -58,6 +58,8 @@ func (w *world) evidence(j ledger.Job, a ledger.AttemptRow) (e ledger.Evidence, 
 		return none, true
 	case g.did && a.Call.Name == stepCall:
 		return w.made(j)
+	case w.doubtful(g):
+		return e, false
 	case w.overHTTP(a.Call.Name, j.Action), a.Call.Name == stepCall:
 		return none, true
 	}

@@ -81,7 +81,7 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request, provider http.Ha
 	provider.ServeHTTP(rec, r)
 	res := rec.Result()
 	l.status, l.header, l.body = res.StatusCode, res.Header, rec.Body.Bytes()
-	wait, lose := w.got(c, l, r.Header.Get("X-Client-Request-Id"))
+	wait, lose := w.got(c, l)
 	if l.paid {
 		select {
 		case <-time.After(wait):
@@ -106,7 +106,7 @@ func (w *world) free(r *http.Request) bool {
 }
 
 // got writes a request down, and says how long its answer takes and whether it is lost.
-func (w *world) got(c *mortal.Conn, l *line, id string) (wait time.Duration, lose bool) {
+func (w *world) got(c *mortal.Conn, l *line) (wait time.Duration, lose bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wait = w.c.Options.Latency
@@ -116,8 +116,8 @@ func (w *world) got(c *mortal.Conn, l *line, id string) (wait time.Duration, los
 	if w.over {
 		return wait, false
 	}
-	if c.Guarded {
-		l.gate = w.gateOf(id)
+	if l.gate = w.gate(c.Attempt); l.gate != nil { // its gate was passed before its first byte
+		l.gate.wired = true
 	}
 	w.lines = append(w.lines, l)
 	if !l.paid {
@@ -148,20 +148,6 @@ func (w *world) answering(c *mortal.Conn, l *line) {
 	if l.paid && !w.over && !(c.From != nil && c.From.Frozen()) {
 		w.pass(c.From, l.point(true))
 	}
-}
-
-// gateOf is the attempt that a guarded request belongs to: that of its id, or else the latest that has none yet.
-func (w *world) gateOf(id string) *gate {
-	g := w.gate(id)
-	for i := len(w.gates) - 1; i >= 0 && g == nil; i-- {
-		if !w.gates[i].wired && !w.gates[i].settled {
-			g = w.gates[i]
-		}
-	}
-	if g != nil {
-		g.wired = true
-	}
-	return g
 }
 
 func (l *line) point(after bool) Point {

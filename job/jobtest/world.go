@@ -35,6 +35,7 @@ type world struct {
 	passed   map[Point]int // how often
 	jobs     map[ledger.Key]string
 	gates    []*gate // in order
+	doubts   []doubt // whose effects it is not known
 	asked    map[ask]int
 	steps    map[ledger.Key]map[string]bool // keys of the steps that commits of a job asked for, by what they asked for
 	lines    []*line

@@ -262,6 +262,62 @@ func TestNoCollisions(t *testing.T) {
 	}
 }
 
+// Of two effects beside each other a name says whose each is. Without it nobody knows whether the step that died made its own, and the kit says so.
+func TestEffectOfNobody(t *testing.T) {
+	run := func(mailed, posted string) *recorder {
+		var m *meeting
+		tell := func(ctx context.Context, a *job.Attempt, i int) error {
+			if i == 1 {
+				m.gated[0].wait(ctx)
+			}
+			if err := a.Sent(ctx); err != nil {
+				return err
+			}
+			m.gated[i].give()
+			defer m.out[i].give()
+			if i == 0 {
+				m.gated[1].wait(ctx)
+				Did(mailed)
+				return nil
+			}
+			m.out[0].wait(ctx)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, modelURL, nil)
+			if err != nil {
+				return err
+			}
+			resp, err := http.DefaultClient.Do(req) // a dead worker goes no further
+			if err != nil {
+				return err
+			}
+			Did(posted)
+			return resp.Body.Close()
+		}
+		step := func(i int) job.Step[mail, int] {
+			return job.Step[mail, int]{Name: []string{"mail", "post"}[i], Timeout: time.Minute, Do: func(ctx context.Context, a *job.Attempt, _ mail) (int, error) {
+				return 0, tell(ctx, a, i)
+			}}
+		}
+		a, b := step(0), step(1)
+		def := plain(func(_ context.Context, j *job.Run, in ticket) (sorted, error) {
+			m = newMeeting()
+			return sorted{"billing"}, errors.Join(a.After(j, mail{in.Tenant, "1", ""}), b.After(j, mail{in.Tenant, "2", ""}))
+		})
+		def.Steps = job.Steps(a, b)
+		opt := model
+		opt.Steps = func(reg *job.Registry) { job.RegisterStep(reg, a); job.RegisterStep(reg, b) }
+		r := &recorder{TB: t}
+		e := runReporting(t, r, def, in, []Option{opt, CrashAt(Before(Settle).In("mail"))})
+		if e.Did[mailed] != 1 {
+			t.Errorf("did %v", e.Did)
+		}
+		return r
+	}
+	if r := run("a mail", "a post"); len(r.said) > 0 {
+		t.Errorf("of effects with names it is said: %q", r.said)
+	}
+	run("one", "two").only(t, "it cannot be known which of them made the effect one, since all were about to: mail acme:mail:1, post acme:mail:2", "fix:   name an effect after its step")
+}
+
 // A dead worker's handler does nothing any more, not even with an answer that was on its way to it.
 func TestDeadHandlersStop(t *testing.T) {
 	def := plain(func(ctx context.Context, _ *job.Run, m ticket) (sorted, error) {

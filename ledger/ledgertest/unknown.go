@@ -20,6 +20,7 @@ var unknownCases = []testCase{
 	{"replay", "a policy pays twice without leave, or never", replay},
 	{"replay and room", "a replay is promised whose call the gate refuses, and the job fails instead of waiting for evidence", replayRoom},
 	{"replay without leave", "a policy pays twice although its own limits forbid it", replayForbidden},
+	{"replay and what is open", "a policy pays twice while the first call may still land, or waits for one that has ended", horizon},
 	{"give up", "a job that was given up is held for ever, or its answer is thrown away", giveUp},
 	{"cancel", "a job that a person cancelled runs", cancel},
 	{"verdicts on jobs that changed", "a person's verdict overwrites what became known meanwhile", staleVerdicts},

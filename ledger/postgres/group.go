@@ -200,7 +200,7 @@ func (g *group[A, R]) board(before []*item[A, R]) (batch, held []*item[A, R]) {
 func (g *group[A, R]) serve(batch []*item[A, R]) {
 	var e exit
 	defer func() {
-		e.panicked = recover()
+		e.panicked = fell(recover())
 		for _, it := range batch { // each of them must hear of it
 			it.end = e
 			close(it.done)

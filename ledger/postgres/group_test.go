@@ -67,8 +67,11 @@ func (b *bed) ask(ctx context.Context, a string) <-chan string {
 	go func() {
 		text := "it ended"
 		defer func() {
-			if v := recover(); v != nil {
-				text = fmt.Sprint("panic: ", v)
+			if f, ok := recover().(*fallen); ok {
+				text = fmt.Sprint("panic: ", f.value)
+				if !strings.Contains(string(f.stack), "postgres.fallsHere(") {
+					text += " somewhere"
+				}
 			}
 			got <- text
 		}()
@@ -271,7 +274,7 @@ func TestGroupPanics(t *testing.T) {
 		b := newBed(t)
 		b.fails = func(asks []string) error {
 			if asks[0] == "a" {
-				panic("a fault")
+				fallsHere()
 			}
 			return nil
 		}

@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -179,8 +181,36 @@ func (l *lanes) close() {
 // exit is how a statement ended.
 type exit struct {
 	returned bool
-	panicked any
+	panicked *fallen
 }
+
+// fallen is a panic on a lane, for those who asked. Its stack is over when it is theirs, so it brings it along.
+type fallen struct {
+	value any
+	stack []byte
+}
+
+// fell is v, which was recovered on this goroutine just now; nil for none.
+func fell(v any) *fallen {
+	if v == nil {
+		return nil
+	}
+	return &fallen{v, debug.Stack()}
+}
+
+// Error has the stack in it, for a process that dies of it.
+func (f *fallen) Error() string {
+	return fmt.Sprintf("%v\n\non a lane of the ledger:\n%s", f.value, f.stack)
+}
+
+// Unwrap is the value, if that is an error.
+func (f *fallen) Unwrap() error {
+	err, _ := f.value.(error)
+	return err
+}
+
+// Panicked is what was raised, and where: job.Panicked asks for it.
+func (f *fallen) Panicked() (value any, stack []byte) { return f.value, f.stack }
 
 // suffer ends the caller as the statement ended: in a panic, or in runtime.Goexit, after which nothing is known of it.
 func (e exit) suffer() {
@@ -193,13 +223,13 @@ func (e exit) suffer() {
 }
 
 // do runs f on a lane and waits for its end; f ends with ctx. A panic of f is the
-// caller's, and so is its Goexit.
+// caller's, with its stack, and so is its Goexit.
 func (l *lanes) do(ctx context.Context, f func()) error {
 	done := make(chan exit, 1)
 	task := func(t *turn) {
 		var e exit
 		defer func() {
-			e.panicked = recover()
+			e.panicked = fell(recover())
 			done <- e
 		}()
 		t.begin(1)

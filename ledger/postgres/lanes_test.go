@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,16 +13,35 @@ import (
 	"time"
 )
 
+//go:noinline
+func fallsHere() { panic("a fault") }
+
+// TestFallen: an error that was raised stays one for whoever recovers it.
+func TestFallen(t *testing.T) {
+	cause := errors.New("a cause")
+	if f := fell(cause); !errors.Is(f, cause) {
+		t.Errorf("%v is not its cause", f)
+	}
+	if f := fell("a fault"); errors.Unwrap(f) != nil {
+		t.Errorf("%v has a cause", f)
+	}
+}
+
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(1)
 		func() {
 			defer func() {
-				if v := recover(); v != "a fault" {
-					t.Errorf("the caller got the panic %v", v)
+				f, ok := recover().(*fallen)
+				if !ok {
+					t.Fatal("the caller got no panic of a lane")
+				}
+				value, stack := f.Panicked()
+				if value != "a fault" || !strings.Contains(string(stack), "postgres.fallsHere(") || !strings.Contains(f.Error(), "a fault") || !strings.Contains(f.Error(), "postgres.fallsHere(") {
+					t.Errorf("the caller got the panic %v of %s", value, stack)
 				}
 			}()
-			l.do(t.Context(), func() { panic("a fault") })
+			l.do(t.Context(), fallsHere)
 		}()
 
 		running, release := make(chan struct{}), make(chan struct{})

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/paidonce/paidonce/internal/pgtest"
 	"github.com/paidonce/paidonce/ledger"
@@ -94,70 +93,6 @@ func TestPrintMigrations(t *testing.T) {
 		t.Fatalf("%v\n%.200s", err, sql)
 	}
 	run(t, raw(t, pgtest.URL(t)), sql) // it is plain SQL
-}
-
-// TestForbiddenRows (case 65) writes each row that section 5 of the design forbids, straight
-// into the tables.
-func TestForbiddenRows(t *testing.T) {
-	f := newFixture(t, postgres.Options{})
-	key := func(name string) ledger.Request { return f.request(name) }
-	f.run(key("running"))
-	open := f.run(key("unknown"))
-	if err := f.Send(t.Context(), open, attempt()); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := f.Release(t.Context(), open, ledger.Outcome{}); err != nil || r.State != ledger.Unknown {
-		t.Fatalf("release: %+v %v", r, err)
-	}
-	if err := f.life(t.Context(), "done", false); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct{ job, set, constraint string }{
-		"open calls below none":         {"running", "open_calls = -1", "job_open_calls_check"},
-		"unknown without an open call":  {"unknown", "open_calls = 0, open_until = null", "unknown_has_open_calls"},
-		"done with an open call":        {"done", "open_calls = 1, open_until = now()", "only_open_has_open_calls"},
-		"ready with an open call":       {"unknown", "state = 'ready', unknown_at = null", "only_open_has_open_calls"},
-		"running without an owner":      {"running", "owner = null, owner_epoch = null", "running_has_owner"},
-		"running without a token":       {"running", "claim_token = null", "running_has_owner"},
-		"running without a deadline":    {"running", "run_deadline = null", "running_has_owner"},
-		"an owner without an epoch":     {"running", "owner_epoch = null", "owner_has_epoch"},
-		"a token without a run":         {"unknown", "claim_token = gen_random_uuid()", "only_running_has_token"},
-		"an owner of a finished job":    {"done", "owner = 'w', owner_epoch = 1", "only_open_has_owner"},
-		"a negative reserve":            {"running", "reserved = -1", "job_reserved_check"},
-		"open calls without a horizon":  {"unknown", "open_until = null", "open_calls_have_horizon"},
-		"done without a result":         {"running", "state = 'done', owner = null, owner_epoch = null, claim_token = null, run_deadline = null", "done_has_result"},
-		"failed without an error":       {"running", "state = 'failed', owner = null, owner_epoch = null, claim_token = null, run_deadline = null", "failed_has_error"},
-		"unknown since never":           {"unknown", "unknown_at = null", "unknown_has_since"},
-		"a state nobody knows":          {"running", "state = 'lost'", "job_state_check"},
-		"the ledger carries no input":   {"running", "carrier = 'ledger', input_kept = false", "ledger_carries_input"},
-		"done becomes ready":            {"done", "state = 'ready'", "done_is_final"},
-		"done gets another result":      {"done", "result_id = gen_random_uuid()", "done_is_final"},
-		"a fence that shrinks":          {"unknown", "fence = 1", "fence_grows"},
-		"an older partition":            {"done", "part_on = part_on - 1", "fence_grows"},
-		"no generation":                 {"running", "generation = 0", "job_generation_check"},
-		"no fence":                      {"running", "fence = 0", "job_fence_check"},
-		"runs below none":               {"running", "runs = -1", "job_runs_check"},
-		"panics below none":             {"running", "panics = -1", "job_panics_check"},
-		"replays below none":            {"running", "replays = -1", "job_replays_check"},
-		"a negative budget":             {"running", "budget = -1", "job_budget_check"},
-		"a carrier nobody knows":        {"running", "carrier = 'pigeon'", "job_carrier_check"},
-		"no key":                        {"done", "key = ''", "job_key_check"},
-		"no tenant":                     {"done", "tenant = ''", "job_tenant_check"},
-		"a hash that is none":           {"done", "input_hash = 'x'", "job_input_hash_check"},
-		"the key of another (not less)": {"done", "key = 'acme:invoice.extract:running'", "job_key_tenant_key"},
-	} {
-		_, err := f.db.Exec(t.Context(), "update paidonce.job set "+c.set+" where key = 'acme:invoice.extract:"+c.job+"'")
-		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code[:2] != "23" || e.ConstraintName != c.constraint && !strings.Contains(e.Message, c.constraint) {
-			t.Errorf("%s: %v, want a violation of %q", name, err, c.constraint)
-		}
-	}
-	_, err := f.db.Exec(t.Context(), "update paidonce.attempt set state = 'unknown', captured = null where state = 'received'")
-	if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "23514" {
-		t.Errorf("a received attempt becomes unknown: %v", err)
-	}
-	if n := run(t, f.db, "update paidonce.job set generation = generation + 1, state = 'ready' where state = 'done'"); n != 1 {
-		t.Errorf("a new generation of a done job: %d rows", n)
-	}
 }
 
 // TestPartitionsAhead: rows find a partition of their own for weeks to come, and those

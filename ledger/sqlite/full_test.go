@@ -171,6 +171,7 @@ func (n note) JobKey() job.Key { return job.K(n.Tenant, "note", n.Doc) }
 // desk is a worker on a ledger whose disk gets full.
 type desk struct {
 	*fixture
+	device  bool // it is the disk that is full: nothing at all can be committed
 	queue   *memory.Queue
 	asked   chan struct{} // a call is under way
 	answer  chan struct{} // lets it be answered
@@ -183,7 +184,16 @@ type desk struct {
 // counted is a ledger that counts how often there was no room.
 type counted struct {
 	*sqlite.Ledger
-	full *atomic.Int32
+	full   *atomic.Int32
+	joined chan<- struct{} // the worker is there
+}
+
+func (c counted) Join(ctx context.Context, w ledger.Worker) (ledger.WorkerID, error) {
+	id, err := c.Ledger.Join(ctx, w)
+	if err == nil {
+		c.joined <- struct{}{}
+	}
+	return id, err
 }
 
 func (c counted) told(err error) error {
@@ -205,6 +215,37 @@ func (c counted) Settle(ctx context.Context, id ledger.AttemptID, e ledger.Evide
 
 func (c counted) Complete(ctx context.Context, l ledger.Lease, r ledger.Result) error {
 	return c.told(c.Ledger.Complete(ctx, l, r))
+}
+
+// fill takes all room.
+func (d *desk) fill() {
+	if d.device {
+		fillDisk(d, 0)
+		return
+	}
+	d.fixture.fill()
+}
+
+// empty gives it back.
+func (d *desk) empty() {
+	if d.device {
+		emptyDisk()
+		return
+	}
+	d.fixture.empty()
+}
+
+// onDesks runs a test where statements find no room, and where the commit finds none.
+func onDesks(t *testing.T, test func(*desk)) {
+	for name, device := range map[string]bool{"pages": false, "disk": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			if d.device = device; device {
+				fillDisk(t, -1) // from here, since the test ends if it cannot be filled
+			}
+			test(d)
+		})
+	}
 }
 
 func newDesk(t *testing.T) *desk {
@@ -233,7 +274,8 @@ func newDesk(t *testing.T) *desk {
 		return out, nil
 	}})
 	d.after = func() {}
-	c, err := consumer.New(consumer.Config{Name: "w2", Source: d.queue.Source(), Store: counted{d.Ledger, &d.refused}, Handlers: &reg, MaxRuns: 1,
+	joined := make(chan struct{}, 9)
+	c, err := consumer.New(consumer.Config{Name: "w2", Source: d.queue.Source(), Store: counted{d.Ledger, &d.refused, joined}, Handlers: &reg, MaxRuns: 1,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +289,7 @@ func newDesk(t *testing.T) *desk {
 	})
 	d.stop = sync.OnceFunc(func() { stop(); run.Wait() })
 	t.Cleanup(d.stop)
+	<-joined
 	return d
 }
 
@@ -308,29 +351,32 @@ func (d *desk) stands() string {
 }
 
 func TestFullAtTheClaim(t *testing.T) {
-	d := newDesk(t)
-	d.fill()
-	d.send()
-	d.untilMet()
-	d.goesOn("no row", 0, "")
+	onDesks(t, func(d *desk) {
+		d.fill()
+		d.send()
+		d.untilMet()
+		d.goesOn("no row", 0, "")
+	})
 }
 
 func TestFullAtTheAnswer(t *testing.T) {
-	d := newDesk(t)
-	d.send()
-	<-d.asked
-	d.fill()
-	close(d.answer)
-	d.untilMet()
-	d.goesOn("running runs 1 open 1 result false", 1, " sent")
+	onDesks(t, func(d *desk) {
+		d.send()
+		<-d.asked
+		d.fill()
+		close(d.answer)
+		d.untilMet()
+		d.goesOn("running runs 1 open 1 result false", 1, " sent")
+	})
 }
 
 func TestFullAtTheResult(t *testing.T) {
-	d := newDesk(t)
-	d.after = d.fill
-	d.send()
-	<-d.asked
-	close(d.answer)
-	d.untilMet()
-	d.goesOn("running runs 1 open 0 result false", 1, " received")
+	onDesks(t, func(d *desk) {
+		d.after = d.fill
+		d.send()
+		<-d.asked
+		close(d.answer)
+		d.untilMet()
+		d.goesOn("running runs 1 open 0 result false", 1, " received")
+	})
 }

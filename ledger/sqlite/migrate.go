@@ -61,7 +61,7 @@ func steps() ([]Migration, error) {
 
 // Migrate makes the ledger in the file at path, which need not be there (its folder does),
 // or upgrades it. It may run many times and by many processes at once: one works, the
-// others wait for it. All steps are one transaction.
+// others wait for it. All steps are one transaction. Errors are those of Open.
 func Migrate(ctx context.Context, path string) error {
 	if err := checkFolder(path); err != nil {
 		return err
@@ -98,7 +98,8 @@ func alone(ctx context.Context, path, mode string, fn func(*sql.Conn) error) err
 		err = exec(ctx, conn, "commit")
 	}
 	if err != nil {
-		return fmt.Errorf("migrate the ledger %s: %w", path, errors.Join(err, exec(context.WithoutCancel(ctx), conn, "rollback")))
+		_ = exec(context.WithoutCancel(ctx), conn, "rollback") // the engine may have done it, as when the disk is full; else the connection's end does
+		return fmt.Errorf("migrate the ledger %s: %w", path, explain(err))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type Ledger struct {
 // does not look at the schema: Ping does. The caller closes the ledger.
 //
 // Errors wrap ErrFile when the file cannot be used as it is, ErrBusy when another process
-// does not let go of it.
+// does not let go of it, ledger.ErrFull when there is no room for what SQLite keeps beside it.
 func Open(ctx context.Context, path string) (*Ledger, error) {
 	if err := check(path); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func refuse(path string, err error) error {
 	case code.SQLITE_BUSY, code.SQLITE_LOCKED:
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
-	return fmt.Errorf("open the SQLite ledger %s: %w", path, err)
+	return fmt.Errorf("open the SQLite ledger %s: %w", path, explain(err))
 }
 
 // explain puts an error of a verb into words where the driver's alone does not help.
@@ -182,14 +182,19 @@ func explain(err error) error {
 		if !errors.Is(err, ErrBusy) {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
-	case code.SQLITE_FULL:
+	}
+	if full(err) {
 		return fmt.Errorf("%w: %w", ledger.ErrFull, err)
 	}
 	return err
 }
 
-// full reports whether SQLite found no room for what was to be written, so that nothing of it happened.
-func full(err error) bool { return sqlCode(err) == code.SQLITE_FULL }
+// full reports whether SQLite found no room for what was to be written, so that nothing of it happened. The index of its log grows apart from
+// the log, when a file is opened and in a commit; where that finds no room SQLite calls it an I/O error.
+func full(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && (e.Code()&0xff == code.SQLITE_FULL || e.Code() == code.SQLITE_IOERR_SHMSIZE)
+}
 
 // sqlCode is the primary result code in err, or 0.
 func sqlCode(err error) int {

@@ -188,7 +188,7 @@ func (r *review) look(ctx context.Context, d broker.DeadLetter) (letterDocument,
 func (r *review) decode(ctx context.Context, m broker.Message) (h *job.Handler, in job.Input, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &job.PanicError{Value: v}
+			err = job.Panicked(v)
 		}
 	}()
 	return r.messages.Decode(ctx, m)
