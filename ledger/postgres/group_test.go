@@ -122,17 +122,17 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// TestGroupInCrowds: nothing begins beside a statement for many, until it is late.
+// TestGroupInCrowds: nothing begins beside a statement for many, nor beside as many lone ones, until it is late.
 func TestGroupInCrowds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBedOn(t, 4)
+		b := newBedOn(t, 7)
 		begun := time.Now()
-		got := append(b.asks("a", "b"), b.asks("c", "d", "e", "f", "g")...)
-		time.Sleep(patience) // a and b are late
+		got := append(b.asks("a", "b", "c", "d", "e"), b.asks("f", "g", "h", "i", "j")...)
+		time.Sleep(patience) // the first five are late
 		synctest.Wait()
 		got = append(got, b.asks("x", "y")...)
-		b.want(got, "a", "b", "c", "d", "e", "f", "g", "x", "y")
-		b.made("a", "b", "c d e f g", "x y")
+		b.want(got, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "x", "y")
+		b.made("a", "b", "c", "d", "e", "f g h i j", "x y")
 		if d := time.Since(begun); d != 2*patience+time.Second {
 			t.Errorf("the last ended after %s", d)
 		}

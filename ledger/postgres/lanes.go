@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +17,8 @@ import (
 // result's transaction stays on the caller's own goroutine.
 //
 // Few statements are under way at a time, so that who comes meanwhile comes together with others:
-// two, or one for a crowd. The other lanes are for when statements are late.
+// two, or one for a crowd. While all are for one ask each there is nobody to share with, and a few more may
+// begin. The other lanes are for when statements are late.
 type lanes struct {
 	work   chan func(*turn) // never buffered: who is not taken can leave
 	calls  chan func(*turn) // of groups, one of each at a time
@@ -26,16 +28,17 @@ type lanes struct {
 	all    sync.WaitGroup
 	groups []func() // what refuses those who wait in them
 
-	mu     sync.Mutex
-	under  int  // statements under way that are not late
-	crowds int  // those of them that are for a crowd
-	kept   bool // next is with nobody until one of them ends or is late
+	mu    sync.Mutex
+	under []*turn     // statements under way that are not late, the oldest first
+	asks  int         // for how many they are, but for full batches
+	kept  bool        // next is with nobody until there is room again
+	late  *time.Timer // nil: it was never needed. It runs while next is kept: under[0] is late then
 }
 
 const (
-	// turns is how many statements are under way at a time, but for late ones.
+	// turns is how many statements are under way at a time, but for late and lone ones.
 	turns = 2
-	// crowded is how many asks are a crowd, beside whose statement none begins. Of a batch that is full there is one more.
+	// crowded is how many asks are a crowd, beside which no statement begins. Of a batch that is full there is one more.
 	crowded = 5
 	// patience is when a statement is late: it waits for a row's lock, or for a slow disk, and holds nobody
 	// back any more. On a fast disk a large batch takes about as long.
@@ -44,10 +47,12 @@ const (
 	mostGroups = 16
 )
 
-// turn is one statement of a lane. Guarded by lanes.mu.
+// turn is one statement of a lane.
 type turn struct {
-	lanes              *lanes
-	crowd, begun, over bool // over: it has ended, or is late
+	lanes *lanes
+	since time.Time
+	asks  int  // that count; guarded by lanes.mu, as is the rest
+	begun bool // whether it has let another lane take what comes next, or keeps it from that
 }
 
 // begin says for how many the statement is, the first time, and lets another lane take what comes next if it may.
@@ -58,38 +63,58 @@ func (t *turn) begin(asks int) {
 	if t.begun {
 		return
 	}
-	t.begun, l.kept = true, true
-	if !t.over {
-		t.crowd = asks >= crowded && asks < batchSize
-		l.count(t, 1)
+	if asks == batchSize {
+		asks = 0
 	}
+	t.begun, t.asks, l.kept = true, asks, true
+	l.under, l.asks = append(l.under, t), l.asks+asks
 	l.handOn()
 }
 
-// end is its end, or when it is late, whichever is first.
+// end is its end.
 func (t *turn) end() {
+	t.begin(0) // if there was nothing to do
 	l := t.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.begun && !t.over {
-		l.count(t, -1)
+	if i := slices.Index(l.under, t); i >= 0 {
+		l.drop(i)
 	}
-	t.over = true
 	l.handOn()
 }
 
-func (l *lanes) count(t *turn, n int) {
-	l.under += n
-	if t.crowd {
-		l.crowds += n
+// drop takes a statement from those under way.
+func (l *lanes) drop(i int) {
+	l.asks -= l.under[i].asks
+	l.under = slices.Delete(l.under, i, i+1)
+}
+
+// handOn lets a lane take what comes next, if none may and there is room. A timer is set only where somebody may be held back:
+// to set one for each statement wakes the runtime each time.
+func (l *lanes) handOn() {
+	if !l.kept {
+		return
+	}
+	for len(l.under) > 0 && time.Since(l.under[0].since) >= patience {
+		l.drop(0)
+	}
+	few, lone := len(l.under) < turns, l.asks == len(l.under)
+	switch {
+	case l.asks < crowded && (few || lone):
+		l.kept = false
+		l.next <- struct{}{} // there is one, and room for it
+	case l.late == nil:
+		l.late = time.AfterFunc(patience-time.Since(l.under[0].since), l.look)
+	default:
+		l.late.Reset(patience - time.Since(l.under[0].since))
 	}
 }
 
-func (l *lanes) handOn() {
-	if l.kept && l.under < turns && l.crowds == 0 {
-		l.kept = false
-		l.next <- struct{}{} // there is one, and room for it
-	}
+// look is for when a statement is late.
+func (l *lanes) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handOn()
 }
 
 // errClosed: the ledger was closed.
@@ -132,13 +157,8 @@ func (l *lanes) run() {
 
 // make makes a statement, on the lane that takes what comes next. The turn ends whatever becomes of f.
 func (l *lanes) make(f func(*turn)) {
-	t := &turn{lanes: l}
-	late := time.AfterFunc(patience, t.end)
-	defer func() {
-		late.Stop()
-		t.end()
-		t.begin(0) // if there was nothing to do
-	}()
+	t := &turn{lanes: l, since: time.Now()}
+	defer t.end()
 	f(t)
 }
 

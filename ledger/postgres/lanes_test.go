@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -82,28 +83,33 @@ type made struct {
 	time.Duration
 }
 
-// TestTurns says when statements begin that are all asked for at once, on four lanes.
+// TestTurns says when statements begin that are all asked for at once, on four lanes where no other number is said.
 func TestTurns(t *testing.T) {
 	const ms, late = time.Millisecond, time.Second
 	for name, c := range map[string]struct {
 		made  []made
 		begin []time.Duration
+		lanes int
 	}{
-		"lone ones":             {[]made{{1, ms}, {1, 2 * ms}, {1, 2 * ms}, {1, ms}}, []time.Duration{0, 0, ms, 2 * ms}},
-		"a crowd":               {[]made{{crowded, ms}, {1, ms}, {1, ms}}, []time.Duration{0, ms, ms}},
-		"not quite a crowd":     {[]made{{crowded - 1, ms}, {1, ms}}, []time.Duration{0, 0}},
-		"a crowd and others":    {[]made{{1, 2 * ms}, {crowded, ms}, {1, ms}}, []time.Duration{0, 0, ms}},
-		"others and a crowd":    {[]made{{1, ms}, {crowded, 2 * ms}, {1, ms}}, []time.Duration{0, 0, 2 * ms}},
-		"a full batch":          {[]made{{batchSize, ms}, {1, ms}}, []time.Duration{0, 0}},
-		"nothing to do":         {[]made{{0, 0}, {crowded, ms}, {0, 0}, {crowded, ms}}, []time.Duration{0, 0, ms, ms}},
-		"late ones":             {[]made{{crowded, late}, {crowded, late}, {1, late}, {1, ms}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 2 * patience, 2*patience + ms}},
-		"late by nothing":       {[]made{{crowded, patience}, {crowded, patience}, {crowded, patience}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 3 * patience}},
-		"more late ones":        {[]made{{1, late}, {1, late}, {1, late}, {1, late}, {1, ms}}, []time.Duration{0, 0, patience, patience, late}},
-		"late and lone at once": {[]made{{1, patience}, {1, patience}, {1, patience}, {1, patience}}, []time.Duration{0, 0, patience, patience}},
+		"lone ones":             {[]made{{1, ms}, {1, 2 * ms}, {1, 2 * ms}, {1, ms}, {1, ms}}, []time.Duration{0, 0, 0, 0, ms}, 0},
+		"as many as a crowd":    {[]made{{1, ms}, {1, 2 * ms}, {1, 2 * ms}, {1, 2 * ms}, {1, 2 * ms}, {1, ms}, {1, ms}}, []time.Duration{0, 0, 0, 0, 0, ms, 2 * ms}, 8},
+		"pairs":                 {[]made{{2, ms}, {2, 2 * ms}, {1, 2 * ms}, {1, ms}}, []time.Duration{0, 0, ms, 2 * ms}, 0},
+		"lone ones and a pair":  {[]made{{1, 2 * ms}, {1, 2 * ms}, {2, ms}, {1, ms}}, []time.Duration{0, 0, 0, ms}, 0},
+		"a crowd":               {[]made{{crowded, ms}, {1, ms}, {1, ms}}, []time.Duration{0, ms, ms}, 0},
+		"not quite a crowd":     {[]made{{crowded - 1, ms}, {1, ms}}, []time.Duration{0, 0}, 0},
+		"a crowd and others":    {[]made{{1, 2 * ms}, {crowded, ms}, {1, ms}}, []time.Duration{0, 0, ms}, 0},
+		"others and a crowd":    {[]made{{1, ms}, {crowded, 2 * ms}, {1, ms}}, []time.Duration{0, 0, 2 * ms}, 0},
+		"a full batch":          {[]made{{batchSize, ms}, {1, ms}}, []time.Duration{0, 0}, 0},
+		"nothing to do":         {[]made{{0, 0}, {crowded, ms}, {0, 0}, {crowded, ms}}, []time.Duration{0, 0, ms, ms}, 0},
+		"late ones":             {[]made{{crowded, late}, {crowded, late}, {1, late}, {1, ms}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 2 * patience, 2*patience + ms}, 0},
+		"late by nothing":       {[]made{{crowded, patience}, {crowded, patience}, {crowded, patience}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 3 * patience}, 0},
+		"more late ones":        {[]made{{2, late}, {2, late}, {1, late}, {1, late}, {1, ms}}, []time.Duration{0, 0, patience, patience, late}, 0},
+		"late and lone at once": {[]made{{2, patience}, {2, patience}, {1, patience}, {1, patience}}, []time.Duration{0, 0, patience, patience}, 0},
+		"full batches":          {[]made{{batchSize, ms}, {batchSize, ms}, {1, ms}}, []time.Duration{0, 0, ms}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, zero := newLanes(4), time.Now()
+				l, zero := newLanes(cmp.Or(c.lanes, 4)), time.Now()
 				begin := make([]time.Duration, len(c.made))
 				var all sync.WaitGroup
 				for i, m := range c.made {
@@ -135,9 +141,9 @@ func TestTurns(t *testing.T) {
 func rest(t *testing.T, l *lanes) {
 	t.Helper()
 	synctest.Wait()
-	if len(l.next) != 0 || l.kept || l.under != 0 || l.crowds != 0 {
-		t.Errorf("at rest %d other lanes may take what comes next, or none may (%t); %d statements are under way, %d for crowds",
-			len(l.next), l.kept, l.under, l.crowds)
+	if len(l.next) != 0 || l.kept || len(l.under) != 0 || l.asks != 0 {
+		t.Errorf("at rest %d other lanes may take what comes next, or none may (%t); %d statements are under way, for %d",
+			len(l.next), l.kept, len(l.under), l.asks)
 	}
 }
 
