@@ -86,7 +86,7 @@ const resting = "resting"
 func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
 	return job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: &w.request.Origin, Paid: paid,
+		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.origin, Paid: paid,
 		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
 		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
 	})
@@ -322,7 +322,7 @@ func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unuse
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 	reason = c.cfg.Scrub(reason)
-	c.tell(ctx, w, Reply{Key: w.request.Key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", c.shown(w.handler, reason)}})
+	c.tell(ctx, w, Reply{Key: w.key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", c.shown(w.handler, reason)}})
 	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
 		if errors.Is(err, broker.ErrUnroutable) {

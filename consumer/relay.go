@@ -29,7 +29,7 @@ func (c *Consumer) announce(w *work, lease *ledger.Lease, res *ledger.Result) {
 	ms := make([]ledger.Outgoing, len(res.Messages))
 	for i, m := range res.Messages {
 		id := ledger.OutgoingID{Tenant: lease.Key.Tenant, Job: lease.Job, Result: res.ID, N: i + 1}
-		ms[i] = ledger.Outgoing{ID: id, Action: m.Action, Body: m.Body, Origin: w.request.Origin}
+		ms[i] = ledger.Outgoing{ID: id, Action: m.Action, Body: m.Body, Origin: w.knownOrigin()}
 	}
 	select {
 	case c.outbox <- ms:

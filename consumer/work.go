@@ -12,11 +12,12 @@ import (
 
 // work is one delivery or job in hand.
 type work struct {
-	held        *held        // nil: the ledger carries it
-	handler     *job.Handler // nil: not known yet, or none
-	in          job.Input
-	reply       address        // who wants to be told of the end
-	request     ledger.Request // of its claims; each is given a token of its own
+	held        *held          // nil: the ledger carries it
+	handler     *job.Handler   // nil: not known yet, or none
+	key         ledger.Key     // "": not known yet
+	in          job.Input      // without its Key
+	origin      *ledger.Origin // nil: nothing is known
+	reply       *address       // who wants to be told of the end; nil: nobody
 	since       time.Time
 	generation  int         // of the job, once it is claimed
 	undecodable error       // the stored input is damaged, or does not decode any more

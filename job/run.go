@@ -109,9 +109,6 @@ func NewRun(cfg RunConfig) *Run {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Origin == nil {
-		cfg.Origin = new(ledger.Origin)
-	}
 	if cfg.Ended == nil {
 		cfg.Ended = func() error { return nil }
 	}
@@ -139,7 +136,12 @@ func (r *Run) Number() int { return r.cfg.Number }
 // Origin is what is known of the message beside its content: when it was sent, its group, its
 // trace. A run from the ledger has that of the message that asked for the job first.
 // It may differ between runs, so nothing that is paid for may depend on it.
-func (r *Run) Origin() ledger.Origin { return *r.cfg.Origin }
+func (r *Run) Origin() ledger.Origin {
+	if r.cfg.Origin == nil {
+		return ledger.Origin{}
+	}
+	return *r.cfg.Origin
+}
 
 // Log is a logger that names the job and the run.
 func (r *Run) Log() *slog.Logger { return r.cfg.Log }
