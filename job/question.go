@@ -198,7 +198,7 @@ func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 		day = ledger.DayLimits{} // a step costs nothing over HTTP neither, and waits for no budget
 	}
 	return &Attempt{run: q.run, free: rt.Free, gratis: q.gratis, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
+		Config: q.Config, Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
 }
 
 // played runs a route on a saved answer.
@@ -222,7 +222,7 @@ func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (a
 		return v, nil
 	}
 	a := &Attempt{run: q.run, replay: &ans.Response, spec: ledger.Attempt{ID: ans.Attempt, Call: q.ref, Route: rt.Name,
-		Provider: rt.Provider, Model: rt.Model, ClientRequestID: ans.Attempt.String(), Timeout: rt.Timeout}}
+		Provider: rt.Provider, Model: rt.Model, Timeout: rt.Timeout}}
 	v, _, err := q.do(ctx, a, rt)
 	return v, err
 }
