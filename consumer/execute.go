@@ -40,7 +40,7 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
 	x.under, x.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.over = time.AfterFunc(time.Until(lease.Deadline), func() { x.cancel(errRunOver) })
 	c.owns(w, lease, x.cancel)
-	x.run = c.newRun(x.under, paid, w, number)
+	x.run = c.newRun(x.under, w, number)
 	c.runs.Go(x.live)
 }
 
@@ -83,13 +83,16 @@ const dayBudget = "day_budget"
 // resting is the class of a run that sent nothing since every route of a call rests.
 const resting = "resting"
 
-func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
+// inCommon is what all runs have in common. paid is what paid calls live under.
+func (c *Consumer) inCommon(paid context.Context) *job.Worker {
+	return job.NewWorker(job.Worker{Ledger: c.store, Who: c.cfg.Name, Paid: paid, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price,
+		Publishes: c.cfg.Publisher != nil, Saw: c.trace.called})
+}
+
+func (c *Consumer) newRun(ctx context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
-	return job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: w.origin, Paid: paid,
-		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
-		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
-	})
+	return job.NewRun(job.RunConfig{Worker: c.runner, Lease: lease, Number: number, Origin: w.origin, Ended: func() error { return context.Cause(ctx) },
+		Log: w.log, Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name())})
 }
 
 // told is the error of a run whose handler has returned err.

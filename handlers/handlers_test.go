@@ -91,7 +91,7 @@ func (b *bench) run(name, body string) (string, error) {
 	if err != nil || c.Verdict != ledger.Run {
 		b.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
-	r := job.NewRun(job.RunConfig{Ledger: b.ledger, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
+	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: b.ledger, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
 	out, err := h.Run(ctx, r, &in)
 	if err == nil {
 		err = b.ledger.Complete(ctx, c.Lease, r.Result(out))

@@ -136,7 +136,7 @@ func (a *Attempt) gate(ctx context.Context) error {
 	spec.ClientRequestID = a.ID()
 	gctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledger.SendWindow)
 	defer cancel()
-	err := a.run.cfg.Ledger.Send(gctx, a.run.cfg.Lease, spec)
+	err := a.run.cfg.Ledger.Send(gctx, *a.run.cfg.Lease, spec)
 	switch {
 	case err == nil:
 	case errors.Is(err, ledger.ErrLate):
@@ -323,6 +323,6 @@ func madeOutcome(body []byte, free bool) *outcome {
 }
 
 func (r *Run) saw(a *Attempt, o outcome) {
-	r.cfg.Saw(Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
+	r.cfg.Saw(r.cfg.Action, Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
 		State: o.evidence.State, Class: o.evidence.Class, Took: time.Since(a.gated), Usage: o.evidence.Usage, Cost: o.evidence.Cost, Surplus: o.surplus})
 }

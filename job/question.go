@@ -141,7 +141,7 @@ func (q *question[In, Out]) replayed(ctx context.Context) bool {
 	}
 	ctx, cancel := j.settling(ctx)
 	defer cancel()
-	err := j.cfg.Ledger.Replay(ctx, j.cfg.Lease, ledger.ReplayPolicy{
+	err := j.cfg.Ledger.Replay(ctx, *j.cfg.Lease, ledger.ReplayPolicy{
 		Max: most, Who: j.cfg.Who, Reason: "policy " + q.OnUnknown.String() + " of call " + q.Name})
 	if err != nil {
 		j.cfg.Log.InfoContext(ctx, "replay not allowed now", "call", q.Name, "error", err)
@@ -210,7 +210,7 @@ func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (a
 			rt = &q.Routes[i]
 		}
 	}
-	q.run.cfg.Saw(Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
+	q.run.cfg.Saw(q.run.cfg.Action, Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
 	if strings.HasSuffix(ans.Response.Codec, cutSuffix) {
 		return nil, fmt.Errorf("call %s was answered: %w", q.Name, Fail(ErrTooLarge))
 	}
