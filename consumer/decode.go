@@ -107,5 +107,14 @@ func envelope(d broker.Message) (name string, input []byte, err error) {
 	if e.Job == "" || len(e.Input) == 0 {
 		return "", nil, fmt.Errorf(`PO409 body names no job: want the attribute %q, or {"job": …, "input": {…}}`, Attribute)
 	}
-	return e.Job, e.Input, nil
+	return e.Job, within(d.Body, e.Input), nil
+}
+
+// within is the part of a body that package json made a copy of, so that it is not kept twice.
+func within(body, part []byte) []byte {
+	at := bytes.Index(body, part)
+	if at < 0 {
+		return part
+	}
+	return body[at : at+len(part) : at+len(part)]
 }

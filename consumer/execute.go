@@ -22,19 +22,19 @@ var (
 // execution is a run of the handler and what becomes of it, on a goroutine of its own. While a model is waited for, it is
 // there for each of thousands, so what it needs lies here and not in the frames below the handler.
 type execution struct {
-	c         *Consumer
-	ctx, paid context.Context // of the delivery; of paid calls
-	w         *work
-	run       *job.Run
-	under     context.Context // the work context
-	cancel    context.CancelCauseFunc
-	over      *time.Timer // ends it at the run's deadline
-	started   time.Time
+	c       *Consumer
+	ctx     context.Context // of the delivery
+	w       *work
+	run     *job.Run
+	under   context.Context // the work context
+	cancel  context.CancelCauseFunc
+	over    *time.Timer // ends it at the run's deadline
+	started time.Time
 }
 
 // execute begins the run of the handler under its lease. The run's goroutine has w in hand from here.
-func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
-	x := &execution{c: c, ctx: ctx, paid: paid, w: w, started: time.Now()}
+func (c *Consumer) execute(ctx context.Context, w *work, number int) {
+	x := &execution{c: c, ctx: ctx, w: w, started: time.Now()}
 	lease, _ := c.owned(w)
 	c.named(w, w.job, number, lease.Fence)
 	x.under, x.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -45,7 +45,7 @@ func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
 }
 
 // live is the goroutine.
-func (x *execution) live() { x.c.inHand(x.ctx, x.paid, x.w, x.story) }
+func (x *execution) live() { x.c.inHand(x.ctx, x.c.runner.Paid, x.w, x.story) }
 
 // story runs the handler, concludes the run, and does what is left. It reports whether a later run has the work in hand.
 func (x *execution) story() (passed bool) {
@@ -71,10 +71,10 @@ func (x *execution) concluded(out []byte, err error) (passed bool) {
 	} else {
 		err = c.told(x.under, w, x.run, err)
 	}
-	state, again := c.conclude(x.under, x.paid, w, x.run, out, err)
+	state, again := c.conclude(x.under, x.c.runner.Paid, w, x.run, out, err)
 	c.trace.ended(w.job, state, x.started.Sub(w.since), time.Since(x.started))
 	x.stop() // nothing of it is under way any more, and what follows may take long
-	return c.anew(x.ctx, x.paid, w, again)
+	return c.anew(x.ctx, x.c.runner.Paid, w, again)
 }
 
 // dayBudget is the class of a run whose next call has no room in a budget of the day.

@@ -46,8 +46,7 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 		reply = addressOf(m.attributes) // of what was wrapped
 	}
 	w.reply, w.origin = reply.ifAsked(), origin(d.Facts, m.attributes, reply)
-	w.handler, w.key, w.in = m.handler, m.in.Key.Ledger(), m.in
-	w.in.Key = job.Key{} // the ledger's is what is needed from here
+	w.handler, w.key, w.in = m.handler, m.in.Key.Ledger(), m.in.Content
 	c.named(w, cmp.Or(m.job, w.job), 0, 0)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
@@ -68,9 +67,11 @@ func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Han
 	c.inHand(ctx, paid, w, func() bool {
 		c.named(w, s.Action, 0, 0)
 		if w.undecodable = s.Fault; s.Fault == nil {
-			w.in, w.undecodable = h.Decode(s.Input)
+			var in job.Input
+			in, w.undecodable = h.Decode(s.Input)
+			w.in = in.Content
 		}
-		w.in.Key, w.in.Hash, w.in.Body = job.Key{}, s.InputHash, s.Input // as the row has them
+		w.in.Hash, w.in.Body = s.InputHash, s.Input // as the row has them
 		return c.process(ctx, paid, w)
 	})
 }
@@ -127,8 +128,8 @@ func (c *Consumer) turn(ctx, paid context.Context, w *work) (again *later, passe
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
 	if claimed.Verdict == ledger.Run {
-		w.generation = claimed.Generation
-		c.execute(ctx, paid, w, claimed.Run)
+		w.rerun = claimed.Generation > 1
+		c.execute(ctx, w, claimed.Run)
 		return nil, true
 	}
 	return c.answer(ctx, w, claimed), false

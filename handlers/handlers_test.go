@@ -92,7 +92,7 @@ func (b *bench) run(name, body string) (string, error) {
 		b.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: b.ledger, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
-	out, err := h.Run(ctx, r, &in)
+	out, err := h.Run(ctx, r, &in.Content)
 	if err == nil {
 		err = b.ledger.Complete(ctx, c.Lease, r.Result(out))
 	} else if _, rerr := b.ledger.Release(ctx, c.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry", Text: err.Error()}}); rerr != nil {

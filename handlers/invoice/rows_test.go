@@ -91,7 +91,7 @@ func (o *office) run() (ledger.Lease, ledger.Result) {
 		o.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: o.ledger, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
-	out, err := h.Run(ctx, r, &in)
+	out, err := h.Run(ctx, r, &in.Content)
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestRowInSQLite(t *testing.T) {
 		t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: store, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
-	out, err := h.Run(ctx, r, &in)
+	out, err := h.Run(ctx, r, &in.Content)
 	if err != nil {
 		t.Fatal(err)
 	}
