@@ -53,7 +53,7 @@ func (s *belt) Receive(ctx context.Context, n int) ([]broker.Delivery, error) {
 	ds := make([]broker.Delivery, min(n, s.left, 8))
 	for i := range ds {
 		s.given++
-		ds[i] = broker.Delivery{Message: broker.Message{ID: fmt.Sprint(s.given), Body: s.bodies(s.given), Attributes: map[string]string{consumer.Attribute: "paper"}}, Receives: 1}
+		ds[i] = broker.Delivery{Message: broker.Message{ID: fmt.Sprint(s.given), Body: s.bodies(s.given), Attributes: map[string]string{consumer.Attribute: "paper", "published": "1764547200000000000"}}, Receives: 1}
 	}
 	s.left -= len(ds)
 	return ds, nil

@@ -41,7 +41,7 @@ type Consumer struct {
 	asking chan struct{} // one token for each claim that asks the ledger
 	tally  tally
 
-	traffic *job.Traffic // of all runs
+	runner *job.Worker // of all runs; made by Run
 
 	worker   atomic.Pointer[ledger.WorkerID]
 	lease    atomic.Pointer[time.Time]     // the worker's deadline; nil: not joined
@@ -83,7 +83,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096), traffic: job.NewTraffic(),
+	c := &Consumer{cfg: cfg, log: cfg.Log.With("worker", cfg.Name), acks: newRecent(4096),
 		active: make(map[*work]struct{}), orphans: make(map[ledger.Key][]ledger.ID), said: make(map[string]bool), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), claims: make(chan struct{}, 1), hurry: make(chan struct{}),
 		asked: make(chan *ledger.Stored, cfg.Workers), outbox: make(chan []ledger.Outgoing, cfg.Workers)}
 	c.trace = &tracer{Trace: cfg.Trace, log: c.log}
@@ -109,6 +109,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	background, done := context.WithCancel(context.WithoutCancel(ctx))
 	paid, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
+	c.runner = c.inCommon(paid)
 
 	var loops, keeping sync.WaitGroup
 	keeping.Go(func() { c.keep(background) })

@@ -49,7 +49,7 @@ func (c *Consumer) uncounted() {
 func (c *Consumer) wasted(ctx context.Context, w *work) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	j, err := c.store.Job(ctx, w.request.Key)
+	j, err := c.store.Job(ctx, w.key)
 	if err != nil {
 		w.log.WarnContext(ctx, "answers not needed were not counted", "error", err)
 		return

@@ -64,10 +64,26 @@ func (c Config) fits(body []byte) error {
 
 // origin is what is known of a message beside its content, as ledgers keep it: from its broker, and in its own
 // attributes as W3C trace context names them.
-func origin(f broker.Facts, attributes map[string]string, reply address) ledger.Origin {
+func origin(f broker.Facts, attributes map[string]string, reply address) *ledger.Origin {
 	o := ledger.Origin{Group: f.Group, Sent: f.Sent, First: f.First, AWSTrace: f.Trace, ReplyTo: reply.to, Correlation: reply.correlation,
 		Trace: attributes["traceparent"], TraceState: attributes["tracestate"]}
-	return o.Clean()
+	return ifKnown(o.Clean())
+}
+
+// ifKnown is an origin as work keeps it: nil where nothing is known.
+func ifKnown(o ledger.Origin) *ledger.Origin {
+	if o.IsZero() {
+		return nil
+	}
+	return new(o)
+}
+
+// knownOrigin is what is known of the message beside its content.
+func (w *work) knownOrigin() ledger.Origin {
+	if w.origin == nil {
+		return ledger.Origin{}
+	}
+	return *w.origin
 }
 
 // envelope finds the job's name and input, by attribute or in the body.
@@ -91,5 +107,14 @@ func envelope(d broker.Message) (name string, input []byte, err error) {
 	if e.Job == "" || len(e.Input) == 0 {
 		return "", nil, fmt.Errorf(`PO409 body names no job: want the attribute %q, or {"job": …, "input": {…}}`, Attribute)
 	}
-	return e.Job, e.Input, nil
+	return e.Job, within(d.Body, e.Input), nil
+}
+
+// within is the part of a body that package json made a copy of, so that it is not kept twice.
+func within(body, part []byte) []byte {
+	at := bytes.Index(body, part)
+	if at < 0 {
+		return part
+	}
+	return body[at : at+len(part) : at+len(part)]
 }

@@ -22,30 +22,30 @@ var (
 // execution is a run of the handler and what becomes of it, on a goroutine of its own. While a model is waited for, it is
 // there for each of thousands, so what it needs lies here and not in the frames below the handler.
 type execution struct {
-	c         *Consumer
-	ctx, paid context.Context // of the delivery; of paid calls
-	w         *work
-	run       *job.Run
-	under     context.Context // the work context
-	cancel    context.CancelCauseFunc
-	over      *time.Timer // ends it at the run's deadline
-	started   time.Time
+	c       *Consumer
+	ctx     context.Context // of the delivery
+	w       *work
+	run     *job.Run
+	under   context.Context // the work context
+	cancel  context.CancelCauseFunc
+	over    *time.Timer // ends it at the run's deadline
+	started time.Time
 }
 
 // execute begins the run of the handler under its lease. The run's goroutine has w in hand from here.
-func (c *Consumer) execute(ctx, paid context.Context, w *work, number int) {
-	x := &execution{c: c, ctx: ctx, paid: paid, w: w, started: time.Now()}
+func (c *Consumer) execute(ctx context.Context, w *work, number int) {
+	x := &execution{c: c, ctx: ctx, w: w, started: time.Now()}
 	lease, _ := c.owned(w)
 	c.named(w, w.job, number, lease.Fence)
 	x.under, x.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.over = time.AfterFunc(time.Until(lease.Deadline), func() { x.cancel(errRunOver) })
 	c.owns(w, lease, x.cancel)
-	x.run = c.newRun(x.under, paid, w, number)
+	x.run = c.newRun(x.under, w, number)
 	c.runs.Go(x.live)
 }
 
 // live is the goroutine.
-func (x *execution) live() { x.c.inHand(x.ctx, x.paid, x.w, x.story) }
+func (x *execution) live() { x.c.inHand(x.ctx, x.c.runner.Paid, x.w, x.story) }
 
 // story runs the handler, concludes the run, and does what is left. It reports whether a later run has the work in hand.
 func (x *execution) story() (passed bool) {
@@ -71,10 +71,10 @@ func (x *execution) concluded(out []byte, err error) (passed bool) {
 	} else {
 		err = c.told(x.under, w, x.run, err)
 	}
-	state, again := c.conclude(x.under, x.paid, w, x.run, out, err)
+	state, again := c.conclude(x.under, x.c.runner.Paid, w, x.run, out, err)
 	c.trace.ended(w.job, state, x.started.Sub(w.since), time.Since(x.started))
 	x.stop() // nothing of it is under way any more, and what follows may take long
-	return c.anew(x.ctx, x.paid, w, again)
+	return c.anew(x.ctx, x.c.runner.Paid, w, again)
 }
 
 // dayBudget is the class of a run whose next call has no room in a budget of the day.
@@ -83,13 +83,16 @@ const dayBudget = "day_budget"
 // resting is the class of a run that sent nothing since every route of a call rests.
 const resting = "resting"
 
-func (c *Consumer) newRun(ctx, paid context.Context, w *work, number int) *job.Run {
+// inCommon is what all runs have in common. paid is what paid calls live under.
+func (c *Consumer) inCommon(paid context.Context) *job.Worker {
+	return job.NewWorker(job.Worker{Ledger: c.store, Who: c.cfg.Name, Paid: paid, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price,
+		Publishes: c.cfg.Publisher != nil, Saw: c.trace.called})
+}
+
+func (c *Consumer) newRun(ctx context.Context, w *work, number int) *job.Run {
 	lease, _ := c.owned(w)
-	return job.NewRun(job.RunConfig{
-		Ledger: c.store, Lease: *lease, Number: number, Who: c.cfg.Name, Origin: &w.request.Origin, Paid: paid,
-		Ended: func() error { return context.Cause(ctx) }, DrainLeft: c.drainLeft, Wire: c.cfg.Wire, Price: c.price, Log: w.log,
-		Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name()), Publishes: c.cfg.Publisher != nil, Traffic: c.traffic, Saw: func(s job.Seen) { c.trace.called(w.job, s) },
-	})
+	return job.NewRun(job.RunConfig{Worker: c.runner, Lease: lease, Number: number, Origin: w.origin, Ended: func() error { return context.Cause(ctx) },
+		Log: w.log, Action: w.job, Day: c.cfg.Budgets.of(lease.Key.Tenant, w.handler.Name())})
 }
 
 // told is the error of a run whose handler has returned err.
@@ -322,7 +325,7 @@ func (c *Consumer) nack(ctx context.Context, w *work, delay time.Duration, unuse
 
 func (c *Consumer) deadLetter(ctx context.Context, w *work, reason string) {
 	reason = c.cfg.Scrub(reason)
-	c.tell(ctx, w, Reply{Key: w.request.Key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", c.shown(w.handler, reason)}})
+	c.tell(ctx, w, Reply{Key: w.key.Text, State: "dead_lettered", Error: &ReplyError{"dead_lettered", c.shown(w.handler, reason)}})
 	c.settle(ctx, w, false, func(ctx context.Context, h *held) (string, error) {
 		err := c.cfg.Source.DeadLetter(ctx, h.delivery(), reason)
 		if errors.Is(err, broker.ErrUnroutable) {

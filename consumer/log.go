@@ -18,7 +18,7 @@ type subject struct {
 
 // logger says of w what it is called, with the number and the fence of its run if it has one.
 func (c *Consumer) logger(w *work, job string, run int, fence int64) *slog.Logger {
-	s := &subject{Handler: c.log.Handler(), job: job, key: w.request.Key.Text, run: run, fence: fence}
+	s := &subject{Handler: c.log.Handler(), job: job, key: w.key.Text, run: run, fence: fence}
 	if w.held != nil {
 		s.id = w.held.delivery().ID
 	}

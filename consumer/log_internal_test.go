@@ -12,7 +12,7 @@ import (
 
 // What is said of a delivery reads as if its names had been given to With.
 func TestSubject(t *testing.T) {
-	named := &work{held: &held{d: broker.Delivery{Message: broker.Message{ID: "m1"}}}, request: ledger.Request{Key: ledger.Key{Tenant: "acme", Text: "acme:a:1"}}}
+	named := &work{held: &held{d: broker.Delivery{Message: broker.Message{ID: "m1"}}}, key: ledger.Key{Tenant: "acme", Text: "acme:a:1"}}
 	for _, c := range []struct {
 		what  string
 		w     *work
@@ -23,7 +23,7 @@ func TestSubject(t *testing.T) {
 		{"a message that is not read", &work{held: named.held}, 0, 0, []any{"message_id", "m1"}},
 		{"a job", named, 0, 0, []any{"message_id", "m1", "job", "a", "key", "acme:a:1"}},
 		{"a run", named, 2, 3, []any{"message_id", "m1", "job", "a", "key", "acme:a:1", "run", 2, "fence", 3}},
-		{"a job that the ledger carries", &work{request: named.request}, 0, 0, []any{"message_id", "", "job", "a", "key", "acme:a:1"}},
+		{"a job that the ledger carries", &work{key: named.key}, 0, 0, []any{"message_id", "", "job", "a", "key", "acme:a:1"}},
 	} {
 		var got, want bytes.Buffer
 		log := func(to *bytes.Buffer) *slog.Logger {

@@ -40,20 +40,19 @@ func (c *Consumer) inHand(ctx, paid context.Context, w *work, f func() (passed b
 // read finds out what the delivery asks for. What cannot be read it settles, and reports false.
 func (c *Consumer) read(ctx context.Context, w *work) bool {
 	d := w.held.delivery()
-	w.reply = addressOf(d.Attributes)
+	reply := addressOf(d.Attributes)
 	m, err := c.cfg.decode(ctx, d.Message)
-	if w.reply.to == "" {
-		w.reply = addressOf(m.attributes) // of what was wrapped
+	if reply.to == "" {
+		reply = addressOf(m.attributes) // of what was wrapped
 	}
-	w.request = ledger.Request{
-		Key: m.in.Key.Ledger(), InputHash: m.in.Hash, Input: m.in.Body, Carrier: ledger.CarriedByBroker, Receives: d.Receives, Origin: origin(d.Facts, m.attributes, w.reply)}
+	w.reply, w.origin = reply.ifAsked(), origin(d.Facts, m.attributes, reply)
+	w.handler, w.key, w.in = m.handler, m.in.Key.Ledger(), m.in.Content
 	c.named(w, cmp.Or(m.job, w.job), 0, 0)
 	if u, ok := unresolved(err); ok {
 		w.log.WarnContext(ctx, "body not read; given back", "error", err)
 		c.nack(ctx, w, max(u.in, c.backoff(d.Receives)), ctx.Err() != nil)
 		return false
 	}
-	w.handler, w.in = m.handler, m.in
 	if err != nil {
 		c.deadLetter(ctx, w, err.Error())
 		return false
@@ -64,14 +63,15 @@ func (c *Consumer) read(ctx context.Context, w *work) bool {
 // revive runs a job that the ledger carries, from its stored input.
 func (c *Consumer) revive(ctx, paid context.Context, s ledger.Stored, h *job.Handler) {
 	w := c.begin(nil)
-	w.handler, w.reply = h, address{s.Origin.ReplyTo, s.Origin.Correlation}
-	w.request = ledger.Request{
-		Key: s.Key, InputHash: s.InputHash, Input: s.Input, Carrier: ledger.CarriedByLedger, Origin: s.Origin}
+	w.handler, w.key, w.reply, w.origin = h, s.Key, address{s.Origin.ReplyTo, s.Origin.Correlation}.ifAsked(), ifKnown(s.Origin)
 	c.inHand(ctx, paid, w, func() bool {
 		c.named(w, s.Action, 0, 0)
 		if w.undecodable = s.Fault; s.Fault == nil {
-			w.in, w.undecodable = h.Decode(s.Input)
+			var in job.Input
+			in, w.undecodable = h.Decode(s.Input)
+			w.in = in.Content
 		}
+		w.in.Hash, w.in.Body = s.InputHash, s.Input // as the row has them
 		return c.process(ctx, paid, w)
 	})
 }
@@ -128,8 +128,8 @@ func (c *Consumer) turn(ctx, paid context.Context, w *work) (again *later, passe
 	}
 	c.trace.claimed(w.job, claimed.Verdict)
 	if claimed.Verdict == ledger.Run {
-		w.generation = claimed.Generation
-		c.execute(ctx, paid, w, claimed.Run)
+		w.rerun = claimed.Generation > 1
+		c.execute(ctx, w, claimed.Run)
 		return nil, true
 	}
 	return c.answer(ctx, w, claimed), false
@@ -184,7 +184,8 @@ func (c *Consumer) answer(ctx context.Context, w *work, claimed *ledger.Claimed)
 // before may be the very message that the job has: its visibility lapsed, its worker died, or gave it back when the ledger
 // did not answer. Without it nobody would bring the job back before the grace time is over.
 func (c *Consumer) absorbs(w *work) bool {
-	return c.cfg.AckBusy && w.request.Receives == 1 && !w.held.delivery().Again && len(w.request.Input) <= ledger.InlineInput-ledger.WrapRoom
+	d := w.held.delivery()
+	return c.cfg.AckBusy && d.Receives == 1 && !d.Again && len(w.in.Body) <= ledger.InlineInput-ledger.WrapRoom
 }
 
 var errNotJoined = errors.New("PO342 this worker's own lease is over")
@@ -192,13 +193,9 @@ var errNotJoined = errors.New("PO342 this worker's own lease is over")
 // claim asks for the job until the ledger answers; a delivery that the drain
 // finds unclaimed is given back.
 func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) {
-	h, r := w.handler, &w.request
-	limits := h.Limits()
-	r.VerdictOnly = !c.wanted(w) // a duplicate that nobody waits for
-	r.Action, r.Budget, r.MaxCalls, r.Lifetime = h.Name(), limits.USD, limits.Calls, limits.Lifetime
+	r := c.request(w)
 	var asked bool // with this token, by this delivery or an earlier one
 	r.Token, asked = c.token(r.Key)
-	r.MaxRun, r.MaxRuns = cmp.Or(h.MaxRun(), c.cfg.MaxRun), cmp.Or(h.MaxRuns(), c.cfg.MaxRuns)
 	var claimed ledger.Claimed
 	// After two minutes it is this message's fault, or nobody's soon.
 	err := repeat(nil, pauses{first: 100 * time.Millisecond, ceil: 5 * time.Second}, 2*time.Minute, func() (err error) {
@@ -215,7 +212,7 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 			return permanent{context.Cause(ctx)}
 		}
 		r.Worker, asked = *c.worker.Load(), true
-		claimed, err = c.store.Claim(c.common(ctx), *r)
+		claimed, err = c.store.Claim(c.common(ctx), r)
 		switch {
 		case errors.Is(err, ledger.ErrClosed):
 			c.renewSoon()
@@ -233,6 +230,19 @@ func (c *Consumer) claim(ctx context.Context, w *work) (*ledger.Claimed, error) 
 		c.mu.Unlock()
 	}
 	return &claimed, err
+}
+
+// request is what a claim of w asks for, but for its token and the worker. It is not kept: while a model is waited for, nobody needs it.
+func (c *Consumer) request(w *work) ledger.Request {
+	h, limits := w.handler, w.handler.Limits()
+	r := ledger.Request{Key: w.key, Action: h.Name(), InputHash: w.in.Hash, Input: w.in.Body, Carrier: ledger.CarriedByLedger, Origin: w.knownOrigin(),
+		MaxRun: cmp.Or(h.MaxRun(), c.cfg.MaxRun), MaxRuns: cmp.Or(h.MaxRuns(), c.cfg.MaxRuns),
+		Budget: limits.USD, MaxCalls: limits.Calls, Lifetime: limits.Lifetime,
+		VerdictOnly: !c.wanted(w)} // a duplicate that nobody waits for
+	if w.held != nil {
+		r.Carrier, r.Receives = ledger.CarriedByBroker, w.held.delivery().Receives
+	}
+	return r
 }
 
 // token names a claim. One that got no answer may have been granted all the same, and
@@ -279,13 +289,12 @@ func (c *Consumer) avoid(ctx context.Context, w *work, claimed *ledger.Claimed) 
 	if claimed.Generation > 1 { // it is of all generations, and one of them is what another run would cost
 		cost = nil
 	}
-	c.tally.add(w.request.Key.Tenant, w.handler.Name(), cause, cost)
+	c.tally.add(w.key.Tenant, w.handler.Name(), cause, cost)
 	c.trace.avoided(w.job, string(cause), cost)
 	c.ack(ctx, w)
 }
 
 func mismatch(w *work, claimed *ledger.Claimed) string {
-	r := &w.request
 	return fmt.Sprintf("PO406 key %s stands for job %s with input %s already; this message is job %s with input %s. It was not run; give it a key of its own",
-		r.Key, claimed.Stored.Action, claimed.Stored.InputHash, w.handler.Name(), r.InputHash)
+		w.key, claimed.Stored.Action, claimed.Stored.InputHash, w.handler.Name(), w.in.Hash)
 }

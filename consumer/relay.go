@@ -23,13 +23,13 @@ const (
 // announce hands the messages of a result that is on record to the relay. More than it can hold are left in the outbox, and so are
 // those of a job that was run again: those of its earlier result may still be there, and come first.
 func (c *Consumer) announce(w *work, lease *ledger.Lease, res *ledger.Result) {
-	if len(res.Messages) == 0 || c.cfg.Publisher == nil || w.generation > 1 {
+	if len(res.Messages) == 0 || c.cfg.Publisher == nil || w.rerun {
 		return
 	}
 	ms := make([]ledger.Outgoing, len(res.Messages))
 	for i, m := range res.Messages {
 		id := ledger.OutgoingID{Tenant: lease.Key.Tenant, Job: lease.Job, Result: res.ID, N: i + 1}
-		ms[i] = ledger.Outgoing{ID: id, Action: m.Action, Body: m.Body, Origin: w.request.Origin}
+		ms[i] = ledger.Outgoing{ID: id, Action: m.Action, Body: m.Body, Origin: w.knownOrigin()}
 	}
 	select {
 	case c.outbox <- ms:

@@ -32,12 +32,20 @@ type ReplyError struct {
 // address is where a message wants its answer.
 type address struct{ to, correlation string }
 
+// ifAsked is the address as work keeps it: nil where nobody wants to be told.
+func (a address) ifAsked() *address {
+	if a.to == "" {
+		return nil
+	}
+	return new(a)
+}
+
 func addressOf(attributes map[string]string) address {
 	return address{attributes[broker.ReplyTo], attributes[broker.CorrelationID]}
 }
 
 // wanted reports whether somebody asked for an answer and can be told.
-func (c *Consumer) wanted(w *work) bool { return c.cfg.Replies != nil && w.reply.to != "" }
+func (c *Consumer) wanted(w *work) bool { return c.cfg.Replies != nil && w.reply != nil }
 
 // awaited reports whether a delivery is kept until there is an answer, although the ledger carries its job: the job's origin may
 // name somebody else, or nobody.
@@ -118,12 +126,12 @@ func (c *Consumer) toldEnd(ctx context.Context, w *work, result []byte) bool {
 	if !c.wanted(w) {
 		return true
 	}
-	r := Reply{Key: w.request.Key.Text, State: string(ledger.Done), Result: result}
+	r := Reply{Key: w.key.Text, State: string(ledger.Done), Result: result}
 	if result == nil {
 		var err error
 		if r, err = c.stored(ctx, w); errors.Is(err, ledger.ErrDamaged) { // it will not be better the next time
 			w.log.ErrorContext(ctx, "the result that is asked for is damaged", "error", err)
-			r = Reply{Key: w.request.Key.Text, State: string(ledger.Done), Error: &ReplyError{"damaged", "the job is done, and its result cannot be read any more"}}
+			r = Reply{Key: w.key.Text, State: string(ledger.Done), Error: &ReplyError{"damaged", "the job is done, and its result cannot be read any more"}}
 		} else if err != nil {
 			w.log.WarnContext(ctx, "answer not sent", "again", w.held != nil, "error", err)
 			c.trace.replied(w.job, "unsent")
@@ -137,11 +145,11 @@ func (c *Consumer) toldEnd(ctx context.Context, w *work, result []byte) bool {
 func (c *Consumer) stored(ctx context.Context, w *work) (Reply, error) {
 	rctx, cancel := settling(ctx)
 	defer cancel()
-	j, err := c.store.Job(rctx, w.request.Key)
+	j, err := c.store.Job(rctx, w.key)
 	if err != nil {
-		return Reply{}, fmt.Errorf("read %s for its answer: %w", w.request.Key, err)
+		return Reply{}, fmt.Errorf("read %s for its answer: %w", w.key, err)
 	}
-	r := Reply{Key: w.request.Key.Text, State: string(j.State)}
+	r := Reply{Key: w.key.Text, State: string(j.State)}
 	switch {
 	case j.State == ledger.Done && j.Result != nil:
 		r.Result = j.Result.Body
@@ -154,7 +162,7 @@ func (c *Consumer) stored(ctx context.Context, w *work) (Reply, error) {
 	case j.State == ledger.Unknown:
 		r.Error = &ReplyError{"held", "the outcome of a paid call is unknown; the job is held until it is found out or decided"}
 	default:
-		return r, fmt.Errorf("%s has no end to tell of: it is %s again", w.request.Key, j.State)
+		return r, fmt.Errorf("%s has no end to tell of: it is %s again", w.key, j.State)
 	}
 	return r, nil
 }

@@ -14,14 +14,15 @@ import (
 type work struct {
 	held        *held        // nil: the ledger carries it
 	handler     *job.Handler // nil: not known yet, or none
-	in          job.Input
-	reply       address        // who wants to be told of the end
-	request     ledger.Request // of its claims; each is given a token of its own
+	key         ledger.Key   // "": not known yet
+	in          job.Content
+	origin      *ledger.Origin // nil: nothing is known
+	reply       *address       // who wants to be told of the end; nil: nobody
 	since       time.Time
-	generation  int         // of the job, once it is claimed
 	undecodable error       // the stored input is damaged, or does not decode any more
 	tried       atomic.Bool // a run on this delivery ended in an error
 	abandoned   atomic.Bool // a drain ends it
+	rerun       bool        // a person had the claimed job run again
 
 	// Written under Consumer.mu by whoever works on it, who alone reads them without it. The
 	// keeper and a drain speak of it too, with called.

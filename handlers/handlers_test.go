@@ -91,8 +91,8 @@ func (b *bench) run(name, body string) (string, error) {
 	if err != nil || c.Verdict != ledger.Run {
 		b.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
-	r := job.NewRun(job.RunConfig{Ledger: b.ledger, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, &in)
+	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: b.ledger, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
+	out, err := h.Run(ctx, r, &in.Content)
 	if err == nil {
 		err = b.ledger.Complete(ctx, c.Lease, r.Result(out))
 	} else if _, rerr := b.ledger.Release(ctx, c.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry", Text: err.Error()}}); rerr != nil {

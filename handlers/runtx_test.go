@@ -54,7 +54,7 @@ func runOutline(t *testing.T, store ledger.Store, sent *int) error {
 	if err != nil || c.Verdict != ledger.Run {
 		t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
-	_, err = h.Run(ctx, job.NewRun(job.RunConfig{Ledger: store, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)}), &in)
+	_, err = h.Run(ctx, job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: store, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run}), &in.Content)
 	if _, rerr := store.Release(ctx, c.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry"}, Who: "w"}); rerr != nil {
 		t.Fatal(rerr)
 	}

@@ -73,7 +73,7 @@ func (r *Run) apply(ctx context.Context, id ledger.ID, work ledger.Hook) error {
 func (r *Run) applyOnce(ctx context.Context, id ledger.ID, work ledger.Hook) error {
 	ctx, cancel := r.settling(ctx)
 	defer cancel()
-	return r.cfg.Ledger.Apply(ctx, r.cfg.Lease, id, work)
+	return r.cfg.Ledger.Apply(ctx, *r.cfg.Lease, id, work)
 }
 
 // decided reports whether the ledger understood, and refused.

@@ -88,7 +88,7 @@ func TestAsideStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &fake{onSend: func(context.Context) error { fallsHere(); return nil }}
-	_, err = h.Run(t.Context(), testRun(t, store, func(c *RunConfig) { c.Lease.Fence = 1 }), &in)
+	_, err = h.Run(t.Context(), testRun(t, store, func(c *RunConfig) { c.Lease.Fence = 1 }), &in.Content)
 	p, ok := errors.AsType[*PanicError](err)
 	if !ok || p.Value != "boom" || !strings.Contains(string(p.Stack), "job.fallsHere(") || !strings.Contains(string(p.Stack), "job.(*question[...]).do(") {
 		t.Errorf("the run ended with %v, and its stack is %s", err, p.Stack)

@@ -17,18 +17,19 @@ import (
 // one paid request under it, by HTTP or after Sent.
 type Attempt struct {
 	run    *Run
-	spec   ledger.Attempt
-	free   bool             // what Sent marks costs nothing
-	gratis bool             // nor does a request by HTTP
+	spec   ledger.Attempt   // without its ClientRequestID, which is ID
 	replay *ledger.Response // a saved answer to play back; nothing is sent then
 	paid   context.Context  // how long the wire request may last, whoever waits for it
+	free   bool             // what Sent marks costs nothing
+	gratis bool             // nor does a request by HTTP
 
+	// Guarded by mu:
+	asked  bool // the gate was asked, which happens once
+	manual bool // gated by Sent or Effect
 	mu     sync.Mutex
 	guard  *guard    // of HTTP; nil: it was not asked for
 	effect *effect   // of Effect; nil: it was not asked for
-	asked  bool      // the gate was asked, which happens once
 	gated  time.Time // when the gate was passed; zero: it was not
-	manual bool      // gated by Sent or Effect
 	object string    // the provider's name for what it made, as user code says
 	out    *outcome  // nil: still open
 }
@@ -55,7 +56,7 @@ const (
 )
 
 // ID names the attempt. It is sent to providers that take a client request id.
-func (a *Attempt) ID() string { return a.spec.ClientRequestID }
+func (a *Attempt) ID() string { return a.spec.ID.String() }
 
 // Key is the job's key, for providers that keep metadata with an answer.
 func (a *Attempt) Key() ledger.Key { return a.run.Key() }
@@ -87,7 +88,7 @@ func (a *Attempt) Sent(ctx context.Context) error {
 		a.spec.Day = ledger.DayLimits{} // as Effect does
 	}
 	var err error
-	if a.run.aside(func() { err = a.gate(ctx) }); err != nil {
+	if a.run.aside(func() { err = a.mark(ctx) }); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -96,8 +97,21 @@ func (a *Attempt) Sent(ctx context.Context) error {
 	return nil
 }
 
+// mark goes through the gate for a caller who goes on only while ctx lasts.
+func (a *Attempt) mark(ctx context.Context) error {
+	if err := a.gate(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return a.unsent(ctx, "cancelled", context.Cause(ctx))
+	}
+	return nil
+}
+
 // gate is the last durable write before money. It opens once an attempt; after nil
-// the caller writes to the wire at once.
+// the caller writes to the wire at once. It is not cut short by the end of ctx: a
+// gate that was asked and given up on leaves a doubt behind, and it takes at
+// most a send window.
 func (a *Attempt) gate(ctx context.Context) error {
 	a.mu.Lock()
 	again := a.asked
@@ -115,10 +129,14 @@ func (a *Attempt) gate(ctx context.Context) error {
 	if left, draining := a.run.cfg.DrainLeft(); draining && left < a.spec.Timeout {
 		return a.abort(aborted, a.run.stick(ErrStopping))
 	}
-	issued := time.Now()
-	gctx, cancel := context.WithTimeout(ctx, ledger.SendWindow)
+	if ctx.Err() != nil {
+		return a.abort(soon, fmt.Errorf("before the send gate: %w", context.Cause(ctx)))
+	}
+	issued, spec := time.Now(), a.spec
+	spec.ClientRequestID = a.ID()
+	gctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledger.SendWindow)
 	defer cancel()
-	err := a.run.cfg.Ledger.Send(gctx, a.run.cfg.Lease, a.spec)
+	err := a.run.cfg.Ledger.Send(gctx, *a.run.cfg.Lease, spec)
 	switch {
 	case err == nil:
 	case errors.Is(err, ledger.ErrLate):
@@ -305,6 +323,6 @@ func madeOutcome(body []byte, free bool) *outcome {
 }
 
 func (r *Run) saw(a *Attempt, o outcome) {
-	r.cfg.Saw(Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
+	r.cfg.Saw(r.cfg.Action, Seen{Call: a.spec.Call.Name, Route: a.spec.Route, Provider: a.spec.Provider, Model: a.spec.Model,
 		State: o.evidence.State, Class: o.evidence.Class, Took: time.Since(a.gated), Usage: o.evidence.Usage, Cost: o.evidence.Cost, Surplus: o.surplus})
 }

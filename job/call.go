@@ -73,9 +73,17 @@ type Backoff struct {
 
 // Policy is what to do about an unknown outcome for which no evidence turns up.
 type Policy struct {
-	kind    string
+	kind    policyKind
 	replays int
 }
+
+type policyKind int8
+
+const (
+	holds policyKind = iota
+	replays
+	fails
+)
 
 // Hold keeps the job unknown until a person decides. It is the zero value.
 func Hold() Policy { return Policy{} }
@@ -83,26 +91,26 @@ func Hold() Policy { return Policy{} }
 // Replay sends again, at most n times a job: when the hold time is over, or within the run that lost the
 // answer, by Retry or on the next route, once the attempt is past its timeout (rule J16o) and there is nothing to ask the provider by. It accepts paying
 // twice. Each replay is on record.
-func Replay(n int) Policy { return Policy{kind: "replay", replays: n} }
+func Replay(n int) Policy { return Policy{kind: replays, replays: n} }
 
 // FailUnknown gives the job up when the hold time is over.
-func FailUnknown() Policy { return Policy{kind: "fail"} }
+func FailUnknown() Policy { return Policy{kind: fails} }
 
 // Replays is the n of Replay(n), else 0.
 func (p Policy) Replays() int { return p.replays }
 
 // Fails reports whether the policy is FailUnknown.
-func (p Policy) Fails() bool { return p.kind == "fail" }
+func (p Policy) Fails() bool { return p.kind == fails }
 
 // String prints the policy as configuration writes it: hold, replay:N, fail.
 func (p Policy) String() string {
 	switch p.kind {
-	case "":
-		return "hold"
-	case "replay":
+	case replays:
 		return fmt.Sprintf("replay:%d", p.replays)
+	case fails:
+		return "fail"
 	}
-	return p.kind
+	return "hold"
 }
 
 // ParsePolicy reads what String prints; "" is hold.

@@ -45,7 +45,7 @@ func (b *bench) run() *Run {
 		b.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
 	j := testRun(b.t, b.l, func(cfg *RunConfig) {
-		cfg.Lease, cfg.Number = c.Lease, c.Run
+		cfg.Lease, cfg.Number = &c.Lease, c.Run
 		if b.change != nil {
 			b.change(cfg)
 		}
@@ -56,7 +56,7 @@ func (b *bench) run() *Run {
 // release ends the run j without a result and returns the job's state.
 func (b *bench) release(j *Run) ledger.State {
 	b.t.Helper()
-	r, err := b.l.Release(b.t.Context(), j.cfg.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry"}, Who: "w1"})
+	r, err := b.l.Release(b.t.Context(), *j.cfg.Lease, ledger.Outcome{Error: ledger.JobError{Class: "retry"}, Who: "w1"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestLateAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.l.AgeAttempts(benchKey, time.Hour), b.l.Replay(t.Context(), j.cfg.Lease, ledger.ReplayPolicy{Max: 1})); err != nil {
+	if err := errors.Join(b.l.AgeAttempts(benchKey, time.Hour), b.l.Replay(t.Context(), *j.cfg.Lease, ledger.ReplayPolicy{Max: 1})); err != nil {
 		t.Fatal(err)
 	}
 	b.release(j)

@@ -72,14 +72,12 @@ func (g *sendGate) pass(c *gatedConn) error {
 	return err
 }
 
-// ask goes through the ledger's gate. It is not cut short by the wire's context: a
-// gate that was asked and given up on leaves a doubt behind, and it takes at
-// most a send window.
+// ask goes through the ledger's gate, unless nobody wants it any more.
 func (g *sendGate) ask() error {
 	if err := context.Cause(g.ctx); err != nil {
 		return err
 	}
-	if err := g.a.gate(context.WithoutCancel(g.ctx)); err != nil {
+	if err := g.a.gate(g.ctx); err != nil {
 		return err
 	}
 	switch {

@@ -174,7 +174,7 @@ func TestSeenCost(t *testing.T) {
 	} {
 		var seen []Seen
 		j := priced(t, c.ledger)
-		j.cfg.Saw = func(s Seen) { seen = append(seen, s) }
+		j.cfg.Saw = func(_ string, s Seen) { seen = append(seen, s) }
 		ask(t, j, "openai", 30*time.Second, func(ctx context.Context, a *Attempt) (said, error) { return askChat(ctx, a.HTTP(), ms.URL()) })
 		if len(seen) != 1 {
 			t.Fatalf("%s: told %+v", name, seen)

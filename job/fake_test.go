@@ -123,8 +123,9 @@ func (f *fake) settled() []ledger.Evidence {
 // testRun makes a run on l whose calls may be any. Its job had an owner before, so what that one left is looked for.
 func testRun(t *testing.T, l ledger.Ledger, change func(*RunConfig)) *Run {
 	t.Helper()
-	cfg := RunConfig{Ledger: l, Lease: ledger.Lease{Key: ledger.Key{Tenant: "acme", Text: "acme:job:1"}, Job: 1, Fence: 2, Deadline: time.Now().Add(time.Hour)},
-		Number: 1, Who: "w1", Paid: context.WithoutCancel(t.Context()), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := RunConfig{Worker: NewWorker(Worker{Ledger: l, Who: "w1", Paid: context.WithoutCancel(t.Context())}), Number: 1,
+		Lease: &ledger.Lease{Key: ledger.Key{Tenant: "acme", Text: "acme:job:1"}, Job: 1, Fence: 2, Deadline: time.Now().Add(time.Hour)},
+		Log:   slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&cfg)
 	}

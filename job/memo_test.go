@@ -165,7 +165,7 @@ func TestSavedAnswers(t *testing.T) {
 	}
 	b.release(j)
 	var seen []Seen
-	b.change = func(c *RunConfig) { c.Saw = func(s Seen) { seen = append(seen, s) } }
+	b.change = func(c *RunConfig) { c.Saw = func(_ string, s Seen) { seen = append(seen, s) } }
 	j = b.run()
 	if v, err := calls(t, j, Call[string, string]{Name: "c", Routes: []Route[string, string]{sending("new", "y")}}, "in"); v != "x:in" || err != nil {
 		t.Errorf("through another route: %q, %v", v, err)

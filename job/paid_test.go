@@ -26,7 +26,7 @@ func TestPaidContext(t *testing.T) {
 			base := context.WithValue(context.WithValue(t.Context(), name("base"), "base"), name("both"), "base")
 			drain, cut := context.WithCancelCause(base)
 			handler, stop := context.WithCancelCause(context.WithValue(t.Context(), name("both"), "handler"))
-			r := NewRun(RunConfig{Paid: drain})
+			r := NewRun(RunConfig{Worker: NewWorker(Worker{Paid: drain})})
 			paid, cancel := r.paid(handler, time.Minute)
 			c.end(stop, cut)
 			synctest.Wait()

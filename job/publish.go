@@ -36,8 +36,8 @@ func (r *Run) Publish(name string, in Keyed) error {
 	if r.ended {
 		return Failf("PO584 a message to job %s was asked for when the handler had returned: ask in the handler itself", name)
 	}
-	size := len(body) + ledger.WrapRoom
-	for _, m := range r.messages {
+	asked, size := r.asked().messages, len(body)+ledger.WrapRoom
+	for _, m := range asked {
 		if m.Action == name && string(m.Body) == string(body) {
 			return nil
 		}
@@ -46,9 +46,9 @@ func (r *Run) Publish(name string, in Keyed) error {
 	switch {
 	case !r.cfg.Publishes:
 		err = Failf("PO588 a message to job %s: this worker has no broker that it could publish to", name)
-	case len(r.messages) == ledger.MaxMessages || size > ledger.MaxMessageBytes:
+	case len(asked) == ledger.MaxMessages || size > ledger.MaxMessageBytes:
 		err = Failf("PO587 %d messages of %d bytes, each counted with %d more: one result may ask for %d of %d bytes together; send references, or one message that asks for the rest",
-			len(r.messages)+1, size, ledger.WrapRoom, ledger.MaxMessages, ledger.MaxMessageBytes)
+			len(asked)+1, size, ledger.WrapRoom, ledger.MaxMessages, ledger.MaxMessageBytes)
 	}
 	if err != nil {
 		if r.sticky == nil {
@@ -56,6 +56,7 @@ func (r *Run) Publish(name string, in Keyed) error {
 		}
 		return err
 	}
-	r.messages = append(r.messages, ledger.MessageAsk{Action: name, Body: body})
+	f := r.asking()
+	f.messages = append(f.messages, ledger.MessageAsk{Action: name, Body: body})
 	return nil
 }

@@ -46,7 +46,7 @@ func TestPublish(t *testing.T) {
 			asked = c.ask(j)
 			return "done", nil // an error is swallowed
 		}})
-		if _, err := h.Run(t.Context(), j, &Input{in: one}); err != nil {
+		if _, err := h.Run(t.Context(), j, &Content{in: one}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		res := j.Result(nil)

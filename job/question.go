@@ -141,7 +141,7 @@ func (q *question[In, Out]) replayed(ctx context.Context) bool {
 	}
 	ctx, cancel := j.settling(ctx)
 	defer cancel()
-	err := j.cfg.Ledger.Replay(ctx, j.cfg.Lease, ledger.ReplayPolicy{
+	err := j.cfg.Ledger.Replay(ctx, *j.cfg.Lease, ledger.ReplayPolicy{
 		Max: most, Who: j.cfg.Who, Reason: "policy " + q.OnUnknown.String() + " of call " + q.Name})
 	if err != nil {
 		j.cfg.Log.InfoContext(ctx, "replay not allowed now", "call", q.Name, "error", err)
@@ -198,7 +198,7 @@ func (q *question[In, Out]) begin(rt *Route[In, Out], late int64) *Attempt {
 		day = ledger.DayLimits{} // a step costs nothing over HTTP neither, and waits for no budget
 	}
 	return &Attempt{run: q.run, free: rt.Free, gratis: q.gratis, spec: ledger.Attempt{ID: id, Call: q.ref, Route: rt.Name, Provider: rt.Provider, Model: rt.Model,
-		Config: q.Config, ClientRequestID: id.String(), Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
+		Config: q.Config, Timeout: rt.Timeout, Reserve: rt.Reserve, LateSeen: late, Day: day}}
 }
 
 // played runs a route on a saved answer.
@@ -210,7 +210,7 @@ func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (a
 			rt = &q.Routes[i]
 		}
 	}
-	q.run.cfg.Saw(Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
+	q.run.cfg.Saw(q.run.cfg.Action, Seen{Call: q.Name, Route: ans.Route, Provider: rt.Provider, Model: rt.Model, State: ledger.Received, Class: "saved", Replayed: true})
 	if strings.HasSuffix(ans.Response.Codec, cutSuffix) {
 		return nil, fmt.Errorf("call %s was answered: %w", q.Name, Fail(ErrTooLarge))
 	}
@@ -222,7 +222,7 @@ func (q *question[In, Out]) played(ctx context.Context, ans *ledger.Captured) (a
 		return v, nil
 	}
 	a := &Attempt{run: q.run, replay: &ans.Response, spec: ledger.Attempt{ID: ans.Attempt, Call: q.ref, Route: rt.Name,
-		Provider: rt.Provider, Model: rt.Model, ClientRequestID: ans.Attempt.String(), Timeout: rt.Timeout}}
+		Provider: rt.Provider, Model: rt.Model, Timeout: rt.Timeout}}
 	v, _, err := q.do(ctx, a, rt)
 	return v, err
 }

@@ -146,7 +146,12 @@ func (h *Handler) LongestRoute() time.Duration {
 
 // Input is a decoded message.
 type Input struct {
-	Key  Key
+	Key Key
+	Content
+}
+
+// Content is what a decoded message says beside its key: what a handler is run on.
+type Content struct {
 	Hash ledger.Hash
 	Body []byte // as received: what the ledger keeps
 	in   Keyed
@@ -173,7 +178,7 @@ func (h *Handler) Decode(body []byte) (Input, error) {
 	if err != nil {
 		return Input{}, fmt.Errorf("PO403 input of %s: %w", h.name, err)
 	}
-	return Input{Key: key, Hash: hash, Body: body, in: in}, nil
+	return Input{key, Content{Hash: hash, Body: body, in: in}}, nil
 }
 
 // Encode makes of a message what Decode of the handler of that name would read: its body, key and hash. volatile is
@@ -188,7 +193,7 @@ func Encode[In Keyed](name string, in In, volatile ...string) (Input, error) {
 }
 
 // Run runs the handler once on what Decode returned, and encodes its result. A panic becomes a *PanicError.
-func (h *Handler) Run(ctx context.Context, j *Run, in *Input) (out []byte, err error) {
+func (h *Handler) Run(ctx context.Context, j *Run, in *Content) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = nil, j.panicked(v)

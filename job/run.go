@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/paidonce/paidonce/ledger"
-	"github.com/paidonce/paidonce/prices"
 )
 
 // Run is one execution of a handler under one lease. It is safe for use by many
@@ -24,19 +22,24 @@ type Run struct {
 	calls    map[string]CallInfo
 	declared map[string]bool
 
-	mu       sync.Mutex
+	mu      sync.Mutex
+	ended   bool // the result was taken: nothing can be added to it
+	used    []ledger.ID
+	follows *follows // nil: nothing was asked for
+	unsent  []ledger.AttemptID
+	sticky  error
+	flights []*flight     // one for each call; few, so that a map would be most of what a waiting run takes
+	open    []openAttempt // without a definite end
+	begun   int           // attempts
+	sent    int           // of these, those that passed the gate
+	fell    *[]byte       // the stack of the last panic aside; nil: there was none
+}
+
+// follows is what a result is to bring along.
+type follows struct {
 	hooks    []ledger.Hook
-	used     []ledger.ID
-	steps    []ledger.StepAsk // to follow the result
+	steps    []ledger.StepAsk
 	messages []ledger.MessageAsk
-	ended    bool // the result was taken: nothing can be added to it
-	unsent   []ledger.AttemptID
-	sticky   error
-	flights  []*flight     // one for each call; few, so that a map would be most of what a waiting run takes
-	open     []openAttempt // without a definite end
-	begun    int           // attempts
-	sent     int           // of these, those that passed the gate
-	fell     *[]byte       // the stack of the last panic aside; nil: there was none
 }
 
 // openAttempt may be on record as open, under its call's policy.
@@ -45,44 +48,21 @@ type openAttempt struct {
 	policy Policy
 }
 
-// RunConfig is what a run is made of. The consumer fills it in; handlers never see it.
+// RunConfig is what a run is made of. The consumer fills it in; handlers never see it. One is kept for each call that waits
+// for its model, so what all runs of a worker have in common is its Worker's.
 type RunConfig struct {
-	Ledger ledger.Ledger  // required
-	Lease  ledger.Lease   // required
-	Number int            // of this run, from 1
-	Who    string         // the worker, for the history
-	Origin *ledger.Origin // of the message, and not to be changed; nil: nothing is known
-	Action string         // the job's name
-	// Publishes says that the messages a handler asks for are sent by somebody. false: asking is refused.
-	Publishes bool
+	*Worker                // required, made by NewWorker
+	Lease   *ledger.Lease  // required, and not to be changed
+	Number  int            // of this run, from 1
+	Origin  *ledger.Origin // of the message, and not to be changed; nil: nothing is known
+	Action  string         // the job's name
 	// Day is what its tenant and action may spend in a day.
 	Day ledger.DayLimits
-	// Traffic is what this process knows of its routes, shared by all runs. nil: of this run alone.
-	Traffic *Traffic
-
-	// Paid is what paid calls live under: it ends when the worker's drain time is
-	// over, and not when the lease is lost, since a call under way is paid either
-	// way and its answer is wanted. Required.
-	Paid context.Context
-	// SettleTimeout bounds one try at writing what came back; such a write is tried
-	// until it goes through or Paid ends. 0: 10 s.
-	SettleTimeout time.Duration
 	// Ended says why no new call may be sent any more: the lease is lost, the run is
 	// past its deadline, a person cancelled. nil, or nil returned: calls may be sent.
 	Ended func() error
-	// DrainLeft says how much drain time is left, and whether the worker drains at
-	// all. nil: it never does.
-	DrainLeft func() (time.Duration, bool)
-	// Wire is the base of guarded requests: of it proxies, dialers, TLS settings,
-	// DisableCompression and MaxResponseHeaderBytes count. Times are limited by the
-	// route's timeout. nil: Go's defaults.
-	Wire *http.Transport
-	// Price is what an answered call cost, nil when nobody knows. nil: nobody ever does.
-	Price func(prices.Call) *ledger.Nano
 	// Log is the run's own logger. nil: discarded.
 	Log *slog.Logger
-	// Saw is told of every finished attempt and every answer played back. nil: nobody.
-	Saw func(Seen)
 }
 
 // Seen is one attempt, for metrics and logs.
@@ -101,31 +81,13 @@ type Seen struct {
 // Computed is the source of a cost that was computed from usage and a price.
 const Computed = "computed"
 
-// NewRun makes a run. It is for the consumer and for test kits.
+// NewRun makes a run.
 func NewRun(cfg RunConfig) *Run {
-	if cfg.SettleTimeout <= 0 {
-		cfg.SettleTimeout = 10 * time.Second
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Origin == nil {
-		cfg.Origin = new(ledger.Origin)
-	}
 	if cfg.Ended == nil {
 		cfg.Ended = func() error { return nil }
-	}
-	if cfg.DrainLeft == nil {
-		cfg.DrainLeft = func() (time.Duration, bool) { return 0, false }
-	}
-	if cfg.Traffic == nil {
-		cfg.Traffic = NewTraffic()
-	}
-	if cfg.Price == nil {
-		cfg.Price = func(prices.Call) *ledger.Nano { return nil }
-	}
-	if cfg.Saw == nil {
-		cfg.Saw = func(Seen) {}
 	}
 	return &Run{cfg: cfg}
 }
@@ -139,7 +101,12 @@ func (r *Run) Number() int { return r.cfg.Number }
 // Origin is what is known of the message beside its content: when it was sent, its group, its
 // trace. A run from the ledger has that of the message that asked for the job first.
 // It may differ between runs, so nothing that is paid for may depend on it.
-func (r *Run) Origin() ledger.Origin { return *r.cfg.Origin }
+func (r *Run) Origin() ledger.Origin {
+	if r.cfg.Origin == nil {
+		return ledger.Origin{}
+	}
+	return *r.cfg.Origin
+}
 
 // Log is a logger that names the job and the run.
 func (r *Run) Log() *slog.Logger { return r.cfg.Log }
@@ -149,7 +116,24 @@ func (r *Run) Log() *slog.Logger { return r.cfg.Log }
 func (r *Run) OnCommit(h ledger.Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hooks = append(r.hooks, h)
+	f := r.asking()
+	f.hooks = append(f.hooks, h)
+}
+
+// asking is what is to follow the result, to be added to. The lock is held.
+func (r *Run) asking() *follows {
+	if r.follows == nil {
+		r.follows = new(follows)
+	}
+	return r.follows
+}
+
+// asked is what is to follow the result. The lock is held.
+func (r *Run) asked() follows {
+	if r.follows == nil {
+		return follows{}
+	}
+	return *r.follows
 }
 
 // Sticky is the first error that forbids committing a result, whatever the
@@ -166,7 +150,8 @@ func (r *Run) Result(body []byte) ledger.Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: r.hooks, Steps: r.steps, Messages: r.messages}
+	with := r.asked()
+	return ledger.Result{ID: ledger.NewID(), Body: body, Used: r.used, Hooks: with.hooks, Steps: with.steps, Messages: with.messages}
 }
 
 func (r *Run) stick(err error) error {
@@ -278,7 +263,7 @@ func (r *Run) look(ctx context.Context, ref ledger.CallRef) (ledger.Looked, erro
 	}
 	var l ledger.Looked
 	var err error
-	r.aside(func() { l, err = r.cfg.Ledger.Look(ctx, r.cfg.Lease, ref) })
+	r.aside(func() { l, err = r.cfg.Ledger.Look(ctx, *r.cfg.Lease, ref) })
 	switch {
 	case errors.Is(err, ledger.ErrDamaged):
 		return l, Fail(err) // it is paid, and no later look finds it better

@@ -131,7 +131,7 @@ func (r *Run) after(ask ledger.StepAsk) error {
 	}
 	err := r.askable(ask)
 	if err == nil {
-		for _, a := range r.steps {
+		for _, a := range r.asked().steps {
 			if a.Key != ask.Key {
 				continue
 			}
@@ -149,7 +149,8 @@ func (r *Run) after(ask ledger.StepAsk) error {
 		}
 		return err
 	}
-	r.steps = append(r.steps, ask)
+	f := r.asking()
+	f.steps = append(f.steps, ask)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func TestAfter(t *testing.T) {
 			asked = c.ask(j)
 			return "done", nil // an error is swallowed
 		}})
-		if _, err := h.Run(t.Context(), j, &Input{in: one}); err != nil {
+		if _, err := h.Run(t.Context(), j, &Content{in: one}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		sticky := j.Sticky()
@@ -129,7 +129,7 @@ func TestStepRuns(t *testing.T) {
 		h, _ := reg.Lookup("mail")
 		for range 2 {
 			j := b.run()
-			out, err := h.Run(t.Context(), j, &Input{in: note{"acme", "1", "hello"}})
+			out, err := h.Run(t.Context(), j, &Content{in: note{"acme", "1", "hello"}})
 			if c.err == "" && (err != nil || string(out) != `"hello"`) || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 				t.Errorf("%s: %q, %v", name, out, err)
 			}

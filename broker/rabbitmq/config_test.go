@@ -136,7 +136,8 @@ func TestReceives(t *testing.T) {
 		{"a copy, again", amqp.Delivery{Headers: amqp.Table{headerReceives: int64(4), "x-delivery-count": int64(2)}}, 7},
 		{"somebody else's header", amqp.Delivery{Headers: amqp.Table{headerReceives: "many"}}, 1},
 	} {
-		if got := listed(c.d.Headers).receives(c.d.Redelivered); got != c.want {
+		o := originalOf(&c.d)
+		if got := o.receives(); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}
@@ -150,7 +151,8 @@ func TestReasonFitsBesideTheLargestHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := copyOf(amqp.Delivery{Headers: p.Headers}, amqp.Table{headerReason: strings.Repeat("y", maxReason), headerReceives: int64(1)}); err != nil {
+	o := original{headers: listed(p.Headers)}
+	if _, err := o.copied(amqp.Table{headerReason: strings.Repeat("y", maxReason), headerReceives: int64(1)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -180,7 +180,7 @@ func (c *consumer) open(ctx context.Context, l **link) (*session, error) {
 	if err := c.b.prepare(ctx, *l); err != nil {
 		return nil, c.b.cfg.secrets.error(err)
 	}
-	s := &session{c: c, link: *l, held: map[string]*held{}, dead: make(chan struct{}), lost: make(chan struct{}, 1), writes: make(chan writing)}
+	s := &session{c: c, link: *l, held: map[uint64]*held{}, dead: make(chan struct{}), lost: make(chan struct{}, 1), writes: make(chan writing)}
 	err := s.link.do(ctx, callLimit, func() (err error) {
 		if s.ch, err = s.link.conn.Channel(); err != nil {
 			return err

@@ -43,10 +43,10 @@ func TestLookOnlyWhenLacking(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newConsumer(&Broker{cfg: &settings{Config: Config{Prefetch: 4}}})
-			s := &session{c: b, held: map[string]*held{}}
+			s := &session{c: b, held: map[uint64]*held{}}
 			b.started, b.session, b.waiting, b.buffer = true, s, c.waits, make([]*held, c.buffered)
 			for i := range c.held {
-				s.held[string(rune('a'+i))] = nil
+				s.held[uint64(i+1)] = nil
 			}
 			var sub *subscription
 			if c.subscribed {
@@ -67,7 +67,7 @@ func TestLookOnlyWhenLacking(t *testing.T) {
 				}
 			}
 			look("the subscription changed", func() { s.set(sub) })
-			look("a delivery was settled", func() { b.settling++; b.finish(&held{session: s, receipt: "gone"}, nil) })
+			look("a delivery was settled", func() { b.settling++; b.finish(&held{session: s, tag: 99}, nil) })
 			if c.waits > 0 && c.buffered == 0 {
 				look("somebody began to wait", func() { b.take(1) })
 			}

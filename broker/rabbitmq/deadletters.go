@@ -21,11 +21,12 @@ func (b *Broker) Review(ctx context.Context, n int, decide func(broker.DeadLette
 		return fmt.Errorf("review %s: %w", b.cfg.DeadLetter, err)
 	}
 	err := b.eachDead(ctx, n, func(r *deadLink, d amqp.Delivery) error {
-		switch fate := decide(deadLetter(d)); fate {
+		o := originalOf(&d)
+		switch fate := decide(o.deadLetter(d.Headers)); fate {
 		case broker.Keep:
 			return nil
 		case broker.Redrive:
-			p, err := copyOf(d, nil)
+			p, err := o.copied(nil)
 			if err != nil {
 				return err
 			}
@@ -98,17 +99,17 @@ func (r *deadLink) do(ctx context.Context, calls func() error) error {
 	return fmt.Errorf("%w: %w", broker.ErrUnavailable, r.b.cfg.secrets.error(err))
 }
 
-func deadLetter(d amqp.Delivery) broker.DeadLetter {
-	dl := broker.DeadLetter{Message: message(&d, listed(d.Headers))}
-	dl.Reason, _ = d.Headers[headerReason].(string)
-	if n, ok := d.Headers[headerReceives].(int64); ok {
+func (o *original) deadLetter(headers amqp.Table) broker.DeadLetter {
+	dl := broker.DeadLetter{Message: o.message()}
+	dl.Reason, _ = headers[headerReason].(string)
+	if n, ok := headers[headerReceives].(int64); ok {
 		dl.Receives = int(n)
 	}
-	if ms, ok := d.Headers[headerDeadAt].(int64); ok {
+	if ms, ok := headers[headerDeadAt].(int64); ok {
 		dl.At = time.UnixMilli(ms)
 	}
 	if dl.Reason == "" {
-		dl.Reason, _ = d.Headers["x-first-death-reason"].(string)
+		dl.Reason, _ = headers["x-first-death-reason"].(string)
 	}
 	return dl
 }

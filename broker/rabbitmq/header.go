@@ -2,7 +2,6 @@ package rabbitmq
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -42,13 +41,6 @@ func brokers(name string) bool {
 		strings.HasPrefix(name, "x-opt-") || strings.HasPrefix(name, ownPrefix)
 }
 
-// sendersHeaders returns the sender's own headers, with their types.
-func sendersHeaders(t amqp.Table) amqp.Table {
-	own := maps.Clone(t)
-	maps.DeleteFunc(own, func(name string, _ any) bool { return brokers(name) })
-	return own
-}
-
 // headers are those of a message. What is held keeps a list of them: a table of two takes four times as much.
 type headers []entry
 
@@ -65,10 +57,13 @@ func listed(t amqp.Table) headers {
 	return hs
 }
 
-func (hs headers) table() amqp.Table {
+// senders are the sender's own headers, with their types.
+func (hs headers) senders() amqp.Table {
 	t := make(amqp.Table, len(hs))
 	for _, h := range hs {
-		t[h.name] = h.value
+		if !brokers(h.name) {
+			t[h.name] = h.value
+		}
 	}
 	return t
 }
@@ -131,21 +126,6 @@ func (hs headers) receives(redelivered bool) int {
 	return int(min(max(before, 0), mostReceives) + min(max(n, 0), mostReceives) + 1)
 }
 
-// message is what a delivery with these headers carries of its sender.
-func message(d *amqp.Delivery, hs headers) broker.Message {
-	m := broker.Message{ID: d.MessageId, Body: d.Body, Attributes: hs.attributes()}
-	for _, a := range [...]struct{ name, text string }{{broker.ReplyTo, d.ReplyTo}, {broker.CorrelationID, d.CorrelationId}} {
-		if a.text == "" {
-			continue
-		}
-		if m.Attributes == nil {
-			m.Attributes = map[string]string{}
-		}
-		m.Attributes[a.name] = a.text
-	}
-	return m
-}
-
 // outgoing makes what is sent for m. Attributes with a name that the broker gives
 // a meaning are left out.
 func outgoing(m broker.Message) (amqp.Publishing, error) {
@@ -170,23 +150,6 @@ func outgoing(m broker.Message) (amqp.Publishing, error) {
 		p.Headers[name] = v
 	}
 	return p, checkHeaders(p, maxHeaders)
-}
-
-// copyOf makes a copy of d with the sender's headers and properties, and own added
-// to the headers. Expiration and UserId are not copied: the first would end its
-// stay early, the second must be our own login.
-func copyOf(d amqp.Delivery, own amqp.Table) (amqp.Publishing, error) {
-	headers := sendersHeaders(d.Headers)
-	if headers == nil {
-		headers = amqp.Table{}
-	}
-	maps.Copy(headers, own)
-	p := amqp.Publishing{
-		Headers: headers, Body: d.Body, DeliveryMode: amqp.Persistent,
-		MessageId: d.MessageId, CorrelationId: d.CorrelationId, Type: d.Type, AppId: d.AppId, ReplyTo: d.ReplyTo,
-		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Timestamp: d.Timestamp, Priority: d.Priority,
-	}
-	return p, checkHeaders(p, maxCopyHeaders)
 }
 
 // checkHeaders refuses what would break the connection instead of the call.

@@ -41,7 +41,20 @@ type session struct {
 
 	sub    *subscription    // nil while nobody wants anything; written by supervise, under c.mu
 	serial int              // of subscriptions
-	held   map[string]*held // by receipt, under c.mu
+	held   map[uint64]*held // by tag, under c.mu
+}
+
+// receipt names the delivery with that tag.
+func (s *session) receipt(tag uint64) string { return s.receipts + strconv.FormatUint(tag, 10) }
+
+// named is what a receipt names, nil if it is not held here. c.mu is held.
+func (s *session) named(receipt string) *held {
+	number, ours := strings.CutPrefix(receipt, s.receipts)
+	tag, err := strconv.ParseUint(number, 10, 64)
+	if !ours || err != nil {
+		return nil
+	}
+	return s.held[tag]
 }
 
 // subscription is one consumer tag. The broker sends up to window deliveries
@@ -212,9 +225,7 @@ func (s *session) pump(sub *subscription, ds <-chan amqp.Delivery) {
 
 func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 	c := s.c
-	h := &held{session: s, sub: sub, d: d, headers: listed(d.Headers), arrived: time.Now(),
-		receipt: s.receipts + strconv.FormatUint(d.DeliveryTag, 10)}
-	h.d.Headers = nil
+	h := &held{original: originalOf(&d), session: s, sub: sub, tag: d.DeliveryTag, arrived: time.Now()}
 	s.delivered.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +233,7 @@ func (s *session) arrive(sub *subscription, d amqp.Delivery) {
 		return // the broker has it back already
 	}
 	sub.out++
-	s.held[h.receipt] = h
+	s.held[h.tag] = h
 	c.buffer = append(c.buffer, h)
 	if c.waiting > 0 && len(c.buffer) == 1 { // for what is there already they have been woken
 		c.broadcast()
@@ -269,7 +280,7 @@ func (s *session) suspend(ctx context.Context) error {
 func (s *session) requeue(ctx context.Context, hs []*held) error {
 	return s.link.do(ctx, callLimit, func() error {
 		for _, h := range hs {
-			if err := s.ch.Nack(h.d.DeliveryTag, false, true); err != nil {
+			if err := s.ch.Nack(h.tag, false, true); err != nil {
 				return fmt.Errorf("give back: %w", err)
 			}
 		}

@@ -13,17 +13,16 @@ import (
 
 // held is a delivery that the broker waits to hear about.
 type held struct {
+	original
 	session *session
 	sub     *subscription
-	d       amqp.Delivery // without its headers
-	headers headers
-	receipt string
+	tag     uint64
 	arrived time.Time
 	state   holding // under c.mu
 }
 
 // holding says who has a delivery.
-type holding int
+type holding int8
 
 const (
 	waiting  holding = iota // nobody: it is in the buffer
@@ -36,24 +35,15 @@ func (s *settings) budget() time.Duration { return s.AckTimeout / 5 * 4 }
 
 func (h *held) deadline() time.Time { return h.arrived.Add(h.session.c.b.cfg.budget()) }
 
-// whole is the delivery as it came.
-func (h *held) whole() amqp.Delivery {
-	d := h.d
-	d.Headers = h.headers.table()
-	return d
-}
-
 func (h *held) delivery() broker.Delivery {
 	_, again := h.headers.number(headerReceives) // it is a copy of ours
-	return broker.Delivery{Message: message(&h.d, h.headers), Receipt: h.receipt, Receives: h.receives(), Again: again, Deadline: h.deadline()}
+	return broker.Delivery{Message: h.message(), Receipt: h.session.receipt(h.tag), Receives: h.receives(), Again: again, Deadline: h.deadline()}
 }
-
-func (h *held) receives() int { return h.headers.receives(h.d.Redelivered) }
 
 // forget ends the hold. The lock is held.
 func (h *held) forget() {
 	c := h.session.c
-	delete(h.session.held, h.receipt)
+	delete(h.session.held, h.tag)
 	h.sub.out--
 	if h.state == waiting {
 		c.buffer = slices.DeleteFunc(c.buffer, func(o *held) bool { return o == h })
@@ -135,7 +125,7 @@ func (b *Broker) find(ctx context.Context, d broker.Delivery) (*held, error) {
 	if c.session == nil || c.session.ch.IsClosed() { // the driver knows first
 		return nil, broker.ErrNotHeld
 	}
-	h := c.session.held[d.Receipt]
+	h := c.session.named(d.Receipt)
 	if h == nil || h.state != out {
 		return nil, broker.ErrNotHeld
 	}
@@ -164,7 +154,7 @@ func (b *Broker) settle(ctx context.Context, what string, d broker.Delivery, how
 func (c *consumer) begin(h *held) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.session != h.session || h.session.held[h.receipt] != h || h.state != out {
+	if c.closed || c.session != h.session || h.session.held[h.tag] != h || h.state != out {
 		return false
 	}
 	h.state = settling
@@ -178,7 +168,7 @@ func (c *consumer) finish(h *held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settling--
-	if c.session == h.session && h.session.held[h.receipt] == h {
+	if c.session == h.session && h.session.held[h.tag] == h {
 		if _, kept := err.(*untold); kept {
 			h.state = out
 		} else {
@@ -198,7 +188,7 @@ func (e *untold) Unwrap() error { return e.error }
 
 // move stores a copy of h in a queue and then acknowledges h.
 func (b *Broker) move(ctx context.Context, h *held, queue string, own amqp.Table) error {
-	p, err := copyOf(h.whole(), own)
+	p, err := h.copied(own)
 	if err == nil {
 		err = b.publisher.publish(ctx, queue, p)
 	}
@@ -209,7 +199,7 @@ func (b *Broker) move(ctx context.Context, h *held, queue string, own amqp.Table
 	if err := h.ack(ctx); err != nil {
 		b.count(func(s *status) { s.Doubled++ })
 		b.cfg.Logger.Warn("message is there twice: its copy was stored, the original not acknowledged",
-			"message_id", h.d.MessageId, "copy_in", queue, "error", b.cfg.secrets.text(err.Error()))
+			"message_id", h.id, "copy_in", queue, "error", b.cfg.secrets.text(err.Error()))
 		return err
 	}
 	return nil

@@ -85,7 +85,7 @@ func (s *session) queue(w writing) {
 // ctx: one that the driver does not finish keeps all others waiting.
 func (h *held) tell(ctx context.Context, back bool) error {
 	written := make(chan error, 1)
-	w := writing{h.d.DeliveryTag, back, written}
+	w := writing{h.tag, back, written}
 	late := func() error {
 		return fmt.Errorf("not written in time: %w: %w", broker.ErrUnavailable, context.Cause(ctx))
 	}

@@ -63,9 +63,7 @@ func writers(t *testing.T) (*session, *driver, *wire) {
 
 // at is the delivery with a tag.
 func (s *session) at(tag uint64) *held {
-	h := &held{session: s}
-	h.d.DeliveryTag = tag
-	return h
+	return &held{session: s, tag: tag}
 }
 
 // A write that the driver does not finish ends with its caller's context, and so does one that waits behind it. Both are

@@ -90,8 +90,8 @@ func (o *office) run() (ledger.Lease, ledger.Result) {
 	if err != nil || c.Verdict != ledger.Run {
 		o.t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
-	r := job.NewRun(job.RunConfig{Ledger: o.ledger, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, &in)
+	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: o.ledger, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
+	out, err := h.Run(ctx, r, &in.Content)
 	if err != nil {
 		o.t.Fatal(err)
 	}

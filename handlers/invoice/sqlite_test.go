@@ -57,8 +57,8 @@ func TestRowInSQLite(t *testing.T) {
 	if err != nil || c.Verdict != ledger.Run {
 		t.Fatalf("claim: %s, %v", c.Verdict, err)
 	}
-	r := job.NewRun(job.RunConfig{Ledger: store, Lease: c.Lease, Number: c.Run, Who: "w", Paid: context.WithoutCancel(ctx)})
-	out, err := h.Run(ctx, r, &in)
+	r := job.NewRun(job.RunConfig{Worker: job.NewWorker(job.Worker{Ledger: store, Who: "w", Paid: context.WithoutCancel(ctx)}), Lease: &c.Lease, Number: c.Run})
+	out, err := h.Run(ctx, r, &in.Content)
 	if err != nil {
 		t.Fatal(err)
 	}
