@@ -92,6 +92,8 @@ func TestWhoseEffect(t *testing.T) {
 		"the name of two":        {[]string{"acme:mail:1:ann", "acme:mail:1:bob"}, []string{"mail 1"}, "??"},
 		"no name, but all of it": {[]string{"acme:mail:1", "acme:post:1"}, []string{"x", "y"}, "11"},
 		"the one that is left":   {[]string{"acme:mail:1", "acme:post:1"}, []string{"a mail", "x"}, "11"},
+		"the one before it":      {[]string{"acme:mail:1", "acme:post:1"}, []string{"x", "a mail"}, "11"},
+		"the two before it":      {[]string{"acme:mail:1", "acme:post:1", "acme:tell:1"}, []string{"x", "y", "a mail"}, "111"},
 		"two of three":           {[]string{"acme:mail:1", "acme:post:1", "acme:tell:1"}, []string{"x", "y"}, "???"},
 		"who is no part of it":   {[]string{"acme:mail:1:ann", "acme:mail:1:bob", "acme:post:1"}, []string{"mail 1"}, "??0"},
 	} {
