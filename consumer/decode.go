@@ -42,6 +42,7 @@ func (c Config) decode(ctx context.Context, d broker.Message) (message, error) {
 	if err != nil {
 		return m, err
 	}
+	m.attributes = inner.Attributes // with the address of who wants to be told, of what is wrong as well
 	name, input, err := envelope(inner)
 	if err != nil {
 		return m, err
@@ -50,7 +51,7 @@ func (c Config) decode(ctx context.Context, d broker.Message) (message, error) {
 	if !ok {
 		return m, fmt.Errorf("PO408 no handler for job %.100q; registered: %v", name, c.Handlers.Names())
 	}
-	m.job, m.handler, m.attributes = name, h, inner.Attributes
+	m.job, m.handler = name, h
 	m.in, err = h.Decode(input)
 	return m, err
 }

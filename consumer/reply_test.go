@@ -85,6 +85,25 @@ func TestAnswersReachWhoAsks(t *testing.T) {
 	})
 }
 
+// A message that was wrapped has its address inside, and gives it whatever becomes of it.
+func TestWrappedAddresses(t *testing.T) {
+	wrapped := func(name, input, correlation string) broker.Message {
+		attr := func(name, value string) string { return fmt.Sprintf(`%q:{"Type":"String","Value":%q}`, name, value) }
+		return broker.Message{Body: []byte(notified(input, "{"+strings.Join([]string{
+			attr(consumer.Attribute, name), attr(broker.ReplyTo, "answers"), attr(broker.CorrelationID, correlation)}, ",")+"}"))}
+	}
+	bubble(t, memory.Options{}, func(r *rig) {
+		r.q.OpenReplies("answers")
+		if err := r.q.Publish(t.Context(), wrapped("ask", input, "done"), wrapped("ask", "{}", "no key"), wrapped("who", input, "no handler")); err != nil {
+			t.Fatal(err)
+		}
+		a := r.start("a", r.answering)
+		time.Sleep(5 * time.Minute)
+		r.answered(`done done "answer to 1"`, "no key dead_lettered dead_lettered", "no handler dead_lettered dead_lettered")
+		r.end(a)
+	})
+}
+
 // claimsNoted is a ledger that notes what its claims ask for, and are told.
 type claimsNoted struct {
 	ledger.Store

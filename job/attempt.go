@@ -81,6 +81,8 @@ func (a *Attempt) Free() *http.Client { return Unguarded() }
 
 // Sent is the mark for what does not go over HTTP: mail, gRPC, SQL. Call it
 // immediately before the effect, and do nothing when it returns an error.
+// When ctx has ended it asks nothing, and returns the cause. When ctx ends meanwhile it does too, but not before the gate
+// has answered, for up to ledger.SendWindow, and the attempt is on record as not sent.
 // The value that Do returns becomes the recorded answer; of an error, Fail and Retry mean
 // that it definitely did not happen, and anything else that it may have.
 func (a *Attempt) Sent(ctx context.Context) error {

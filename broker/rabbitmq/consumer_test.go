@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,4 +90,17 @@ func TestPauseEndsWhenTheBrokerIsBack(t *testing.T) {
 			t.Errorf("paused for %v (%v), want %v", time.Since(began), ok, shortest)
 		}
 	})
+}
+
+// A receipt names what its own session holds, and nothing else has a name.
+func TestNamed(t *testing.T) {
+	s := &session{receipts: "a-1-", held: map[uint64]*held{0: {}, 7: {tag: 7}, math.MaxUint64: {}}} // a broker's tags begin with 1
+	if got := s.named(s.receipt(7)); got != s.held[7] {
+		t.Errorf("its own receipt names %+v", got)
+	}
+	for _, receipt := range []string{"", "7", "a-2-7", "a-11-7", "b-1-7", "a-1-8", "a-1-", "a-1-x", "a-1-7x", "a-1-+7", "a-1-18446744073709551616"} {
+		if got := s.named(receipt); got != nil {
+			t.Errorf("%q names %+v", receipt, got)
+		}
+	}
 }

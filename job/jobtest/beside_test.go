@@ -3,6 +3,7 @@ package jobtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -152,4 +153,40 @@ func TestStepsSideBySide(t *testing.T) {
 			t.Errorf("%s: %s, sent %v, steps %v", e.When, e.State, e.Sends, e.Steps)
 		}
 	}, opt)
+}
+
+// Of effects of a job's own calls nobody is asked whose they are: what they leave unknown has no log, and no name would change that.
+func TestEffectsOfCallsSideBySide(t *testing.T) {
+	var m *meeting
+	call := func(i int) job.Call[ticket, string] {
+		return job.Call[ticket, string]{Name: string("ab"[i]), Routes: []job.Route[ticket, string]{{Name: "only", Provider: "example", Model: "m", Timeout: time.Minute,
+			Do: func(ctx context.Context, a *job.Attempt, _ ticket) (string, error) {
+				if err := a.Sent(ctx); err != nil {
+					return "", err
+				}
+				m.gated[i].give()
+				if m.gated[1-i].wait(ctx); i == 0 {
+					Did("a message")
+					return "told", nil
+				}
+				time.Sleep(time.Second) // in the run with the fault the worker dies meanwhile
+				return "nothing to tell", nil
+			}}}}
+	}
+	a, b := call(0), call(1)
+	def := plain(func(ctx context.Context, j *job.Run, in ticket) (sorted, error) {
+		m = newMeeting()
+		var errs [2]error
+		var both sync.WaitGroup
+		for i, c := range []job.Call[ticket, string]{a, b} {
+			both.Go(func() { _, errs[i] = c.Run(ctx, j, in) })
+		}
+		both.Wait()
+		return sorted{"billing"}, errors.Join(errs[:]...)
+	}, a, b)
+	r := &recorder{TB: t}
+	e := runReporting(t, r, def, in, []Option{echo, CrashAt(Before(Settle).Of("a"))})
+	if len(r.said) > 0 || e.State != ledger.Unknown || e.Did["a message"] != 1 {
+		t.Errorf("%s, did %v; it is said: %q", e.State, e.Did, r.said)
+	}
 }

@@ -56,32 +56,41 @@ func closest(all []*gate, near func(*gate) int) (best []*gate) {
 // credit puts an effect down to the gate behind which it was made: of several, which make one effect each, to the one that has none
 // yet. Where several have none it is not known, until there are as many effects as gates.
 func (w *world) credit(effect string, open []*gate) {
-	without := slices.DeleteFunc(open, func(g *gate) bool { return g.did })
-	if len(without) == 1 {
-		without[0].did = true
-	}
-	if len(without) < 2 {
-		return
-	}
-	w.doubts = append(w.doubts, doubt{effect, without})
-	of := 0
-	for _, d := range w.doubts {
-		if slices.Equal(d.gates, without) {
-			of++
+	w.doubts = append(w.doubts, doubt{effect, without(open)})
+	for known := true; known; {
+		known = false
+		for _, d := range w.doubts {
+			left, of := without(d.gates), 0
+			for _, other := range w.doubts {
+				if slices.Equal(without(other.gates), left) {
+					of++
+				}
+			}
+			if len(left) == 0 || of < len(left) {
+				continue
+			}
+			known = true // and so more may be of what is left
+			for _, g := range left {
+				g.did = true
+			}
 		}
-	}
-	for _, g := range without {
-		g.did = g.did || of == len(without)
 	}
 }
 
-// doubtful reports whether it is not known if an effect was made behind the gate, and has the report say why.
-func (w *world) doubtful(g *gate) bool {
-	if g == nil || g.did {
-		return false
+// without are those gates behind which no effect was made that is known.
+func without(of []*gate) (left []*gate) {
+	for _, g := range of {
+		if !g.did {
+			left = append(left, g)
+		}
 	}
+	return left
+}
+
+// doubtful reports whether it is not known if an effect was made behind the gate, which has none that is known, and has the report say why.
+func (w *world) doubtful(g *gate) bool {
 	for _, d := range w.doubts {
-		if !slices.Contains(d.gates, g) || !slices.ContainsFunc(d.gates, func(g *gate) bool { return !g.did }) {
+		if !slices.Contains(d.gates, g) {
 			continue
 		}
 		var names []string

@@ -77,11 +77,12 @@ func TestFree(t *testing.T) {
 // An effect is that of the step which it is named after; where nothing says whose it is, that is said.
 func TestWhoseEffect(t *testing.T) {
 	for name, c := range map[string]struct {
-		open    []string // keys' texts, whose second part is the step's name
+		open    []string // keys' texts, whose second part is the step's name; after a "settled " or "wired " it is open no more
 		effects []string
 		did     string // what the gates have: 1 an effect, 0 none, ? nobody knows
 	}{
 		"only one":               {[]string{"acme:mail:1"}, []string{"x"}, "1"},
+		"one that is open":       {[]string{"settled acme:mail:1", "acme:post:1", "wired acme:tell:1"}, []string{"x"}, "010"},
 		"two effects of one":     {[]string{"acme:mail:1"}, []string{"x", "y"}, "1"},
 		"the last":               {[]string{"acme:mail:1", "acme:post:1"}, []string{"a post"}, "01"},
 		"the first":              {[]string{"acme:mail:1", "acme:post:1"}, []string{"a mail"}, "10"},
@@ -92,13 +93,17 @@ func TestWhoseEffect(t *testing.T) {
 		"the name of two":        {[]string{"acme:mail:1:ann", "acme:mail:1:bob"}, []string{"mail 1"}, "??"},
 		"no name, but all of it": {[]string{"acme:mail:1", "acme:post:1"}, []string{"x", "y"}, "11"},
 		"the one that is left":   {[]string{"acme:mail:1", "acme:post:1"}, []string{"a mail", "x"}, "11"},
+		"the one before it":      {[]string{"acme:mail:1", "acme:post:1"}, []string{"x", "a mail"}, "11"},
+		"the two before it":      {[]string{"acme:mail:1", "acme:post:1", "acme:tell:1"}, []string{"x", "y", "a mail"}, "111"},
 		"two of three":           {[]string{"acme:mail:1", "acme:post:1", "acme:tell:1"}, []string{"x", "y"}, "???"},
 		"who is no part of it":   {[]string{"acme:mail:1:ann", "acme:mail:1:bob", "acme:post:1"}, []string{"mail 1"}, "??0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{did: map[string]int{}}
 			for _, k := range c.open {
-				w.gates = append(w.gates, &gate{key: ledger.Key{Tenant: "acme", Text: k}, job: strings.Split(k, ":")[1]})
+				k, settled := strings.CutPrefix(k, "settled ")
+				k, wired := strings.CutPrefix(k, "wired ")
+				w.gates = append(w.gates, &gate{key: ledger.Key{Tenant: "acme", Text: k}, job: strings.Split(k, ":")[1], settled: settled, wired: wired})
 			}
 			current.Store(w)
 			defer current.Store(nil)

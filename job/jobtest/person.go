@@ -56,11 +56,11 @@ func (w *world) evidence(j ledger.Job, a ledger.AttemptRow) (e ledger.Evidence, 
 	switch {
 	case g == nil || g.wired:
 		return none, true
-	case g.did && a.Call.Name == stepCall:
+	case a.Call.Name == stepCall && g.did:
 		return w.made(j)
-	case w.doubtful(g):
+	case a.Call.Name == stepCall && w.doubtful(g):
 		return e, false
-	case w.overHTTP(a.Call.Name, j.Action), a.Call.Name == stepCall:
+	case a.Call.Name == stepCall, w.overHTTP(a.Call.Name, j.Action):
 		return none, true
 	}
 	return e, false // made by Attempt.Sent: nobody can be asked
