@@ -138,7 +138,7 @@ func TestProbes(t *testing.T) {
 	t.Parallel()
 	w := newWorldHere(t)
 	ms := w.models(modelserver.Options{})
-	w.env = append(w.env, "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "PAIDONCE_HTTP_DEBUG=127.0.0.1:0")
+	w.env = append(w.env, "PAIDONCE_CONSUMER_DRAIN=1m", "PAIDONCE_HTTP_LISTEN=127.0.0.1:0", "PAIDONCE_HTTP_DEBUG=127.0.0.1:0")
 	ms.Script(ticketKey, modelserver.Fault{Hold: true})
 	r := w.start()
 	url := "http://" + r.says(`"setting":"http.listen","address":"([^"]+)"`)
