@@ -322,34 +322,6 @@ func TestGroupCalls(t *testing.T) {
 	})
 }
 
-// TestGroupsRoom: a group needs as much room as wait at a time, however many came before them, whether they were ever nobody or not.
-func TestGroupsRoom(t *testing.T) {
-	for _, stay := range []int{0, 1, 100} {
-		b := newBedOn(t, 0) // nobody comes: the test takes them
-		came, went := 0, 0
-		come := func() { a := fmt.Sprint(came); came++; b.wait(&item[string, word]{ask: &a, done: make(chan struct{})}) }
-		for range stay {
-			come()
-		}
-		for range 10_000 {
-			come()
-			if it := b.next(); *it.ask != fmt.Sprint(went) {
-				t.Fatalf("%d stay: %s went in place of %d", stay, *it.ask, went)
-			}
-			went++
-		}
-		kept := 0
-		for _, it := range b.waiting[:cap(b.waiting)] {
-			if it != nil {
-				kept++
-			}
-		}
-		if room := cap(b.waiting); room > 4*(stay+1) || kept != stay {
-			t.Errorf("%d stay: there is room for %d, and %d are kept", stay, room, kept)
-		}
-	}
-}
-
 // TestWhatIsAsked: an ask says what it does when it fails, and is not asked when it succeeds.
 func TestWhatIsAsked(t *testing.T) {
 	id, fault := ledger.ID{1}, errors.New("a fault")
