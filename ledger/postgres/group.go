@@ -98,6 +98,11 @@ func (g *group[A, R]) do(ctx context.Context, a *A) (*R, error) {
 // wait has more asks wait with the others, and has a lane come if it is not coming already. Who waits is woken once, when it is answered.
 func (g *group[A, R]) wait(more ...*item[A, R]) {
 	g.mu.Lock()
+	if len(g.waiting) == cap(g.waiting) && g.gone > len(g.waiting)/2 { // it may never be empty: the room of those who went is used again
+		n := copy(g.waiting, g.waiting[g.gone:])
+		clear(g.waiting[n:])
+		g.waiting, g.gone = g.waiting[:n], 0
+	}
 	g.waiting = append(g.waiting, more...)
 	call := !g.called && g.gone < len(g.waiting)
 	g.called = g.called || call
