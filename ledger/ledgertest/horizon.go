@@ -29,10 +29,10 @@ func horizon(e *env) {
 		twin     bool // of another attempt of its call, which is answered first
 		attempts string
 	}{
-		"is answered":           {answer(cent), false, "received$0.01 unknown received$0.01"},
-		"is refused":            {no(ledger.Rejected), false, "received$0.01 unknown rejected"},
-		"failed":                {no(ledger.FailedAttempt), false, "received$0.01 unknown failed"},
-		"was never sent":        {person, false, "received$0.01 unknown not_sent"},
+		"is answered":       {answer(cent), false, "received$0.01 unknown received$0.01"},
+		"is refused":        {no(ledger.Rejected), false, "received$0.01 unknown rejected"},
+		"failed":            {no(ledger.FailedAttempt), false, "received$0.01 unknown failed"},
+		"was never sent":    {person, false, "received$0.01 unknown not_sent"},
 		"is not waited for": {answer(cent), true, "received$0.01 unknown unknown received$0.01"},
 	} {
 		for _, within := range []bool{true, false} {
