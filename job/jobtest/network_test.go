@@ -105,19 +105,19 @@ func TestWhoseEffect(t *testing.T) {
 			for _, e := range c.effects {
 				Did(e)
 			}
-			got := ""
+			var got strings.Builder
 			for _, g := range w.gates {
 				switch said := len(w.problems); {
 				case g.did:
-					got += "1"
+					got.WriteString("1")
 				case w.doubtful(g) && len(w.problems) == said+1:
-					got += "?"
+					got.WriteString("?")
 				default:
-					got += "0"
+					got.WriteString("0")
 				}
 			}
-			if got != c.did {
-				t.Errorf("the gates have %s, want %s; %v", got, c.did, w.problems)
+			if got.String() != c.did {
+				t.Errorf("the gates have %s, want %s; %v", got.String(), c.did, w.problems)
 			}
 		})
 	}
