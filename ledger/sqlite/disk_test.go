@@ -21,7 +21,6 @@ var disk struct {
 	index  atomic.Bool  // the log's index may not grow
 	full   *os.File     // a device that has no room
 	write  pwrite       // what SQLite calls: reachable as long as it does
-	name   []byte       // of what it was, for SQLite
 	system uintptr      // what it called before
 }
 
@@ -105,16 +104,21 @@ func replaceWrites(t testing.TB) string {
 
 func setPwrite(thread unsafe.Pointer) string {
 	vfs := defaultVFS(lib.Xsqlite3_vfs_find, thread)
-	if vfs == nil || vfs.FxSetSystemCall == 0 || vfs.FxGetSystemCall == 0 {
+	if vfs == nil || vfs.FxSetSystemCall == 0 || vfs.FxGetSystemCall == 0 || vfs.FxNextSystemCall == 0 {
 		return "the VFS lets no system call be replaced"
 	}
 	get := *(*func(unsafe.Pointer, uintptr, uintptr) uintptr)(unsafe.Pointer(&struct{ uintptr }{vfs.FxGetSystemCall}))
 	set := *(*func(unsafe.Pointer, uintptr, uintptr, uintptr) int32)(unsafe.Pointer(&struct{ uintptr }{vfs.FxSetSystemCall}))
-	disk.name, disk.write = append([]byte("pwrite"), 0), writeOrNot
-	name := uintptr(unsafe.Pointer(&disk.name[0]))
-	if disk.system = get(thread, 0, name); disk.system == 0 {
+	next := *(*func(unsafe.Pointer, uintptr, uintptr) uintptr)(unsafe.Pointer(&struct{ uintptr }{vfs.FxNextSystemCall}))
+	const wanted = "pwrite\x00"
+	name := next(thread, 0, 0) // SQLite's own, since what is Go's must not be a C string
+	for name != 0 && string((*(**[len(wanted)]byte)(unsafe.Pointer(&name)))[:]) != wanted {
+		name = next(thread, 0, name)
+	}
+	if name == 0 {
 		return "SQLite does not call pwrite here"
 	}
+	disk.write, disk.system = writeOrNot, get(thread, 0, name)
 	if rc := set(thread, 0, name, *(*uintptr)(unsafe.Pointer(&disk.write))); rc != lib.SQLITE_OK {
 		return "SQLite keeps its own pwrite"
 	}
