@@ -98,7 +98,7 @@ func (l *lanes) handOn() {
 	for len(l.under) > 0 && time.Since(l.under[0].since) >= patience {
 		l.drop(0)
 	}
-	few, lone := len(l.under) < turns, l.asks == len(l.under)
+	few, lone := len(l.under) < turns, !slices.ContainsFunc(l.under, (*turn).shared)
 	switch {
 	case l.asks < crowded && (few || lone):
 		l.kept = false
@@ -109,6 +109,9 @@ func (l *lanes) handOn() {
 		l.late.Reset(patience - time.Since(l.under[0].since))
 	}
 }
+
+// shared reports whether the statement is for more than one ask, or was full.
+func (t *turn) shared() bool { return t.asks != 1 }
 
 // look is for when a statement is late.
 func (l *lanes) look() {

@@ -105,6 +105,7 @@ func TestTurns(t *testing.T) {
 		"late by nothing":       {[]made{{crowded, patience}, {crowded, patience}, {crowded, patience}, {1, ms}}, []time.Duration{0, patience, 2 * patience, 3 * patience}, 0},
 		"more late ones":        {[]made{{2, late}, {2, late}, {1, late}, {1, late}, {1, ms}}, []time.Duration{0, 0, patience, patience, late}, 0},
 		"late and lone at once": {[]made{{2, patience}, {2, patience}, {1, patience}, {1, patience}}, []time.Duration{0, 0, patience, patience}, 0},
+		"a full batch and pair": {[]made{{batchSize, ms}, {2, 2 * ms}, {1, ms}}, []time.Duration{0, 0, ms}, 0},
 		"full batches":          {[]made{{batchSize, ms}, {batchSize, ms}, {1, ms}}, []time.Duration{0, 0, ms}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
