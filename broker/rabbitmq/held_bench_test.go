@@ -23,7 +23,7 @@ func BenchmarkHeld(b *testing.B) {
 	before := inUse()
 	for i := range b.N {
 		s.arrive(sub, amqp.Delivery{DeliveryTag: uint64(i + 1), Body: []byte(strings.Repeat("lorem ipsum ", 85)), MessageId: fmt.Sprintf("%036d", i),
-			ContentType: strings.Clone("application/json"), Timestamp: time.Now(), ConsumerTag: strings.Clone("paidonce-XXXXXXXX-1-1"), RoutingKey: strings.Clone("jobs"),
+			ContentType: strings.Clone("application/json"), Timestamp: time.Now(), ConsumerTag: strings.Clone("paidonce-0c9f27ae-1-1"), RoutingKey: strings.Clone("jobs"),
 			Headers: amqp.Table{strings.Clone("job"): strings.Clone("summary"), strings.Clone("published"): fmt.Sprint(time.Now().UnixNano())}})
 		ds, _ := r.take(1)
 		given = append(given, ds...)
